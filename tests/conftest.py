@@ -1,15 +1,19 @@
-"""Settings that hold for every room."""
+"""Settings of all suites: examples of Hypothesis, signals, logging, order and skipped tests."""
 
 import os
 import signal
 from collections.abc import Generator
 
 import pytest
+import structlog
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler.load import LoadScheduling
 
+from tests.support.scheduling import ClusterScheduling
 from tests.support.seed_counts import IS_LONG, LONG_REASON, count
 
-# Short runs use the same examples every time, so that nobody's change turns red by chance; long
+# Short runs use the same examples every time, so that no change fails by chance; long
 # runs look for new ones. A failure prints the line that replays it. There is no deadline for one
 # example, because a busy machine is not a bug.
 settings.register_profile(
@@ -18,6 +22,15 @@ settings.register_profile(
 settings.register_profile("long", max_examples=count(500), print_blob=True, deadline=None)
 settings.load_profile("long" if IS_LONG else "ci")
 
+# structlog draws tracebacks with rich by default, and each costs a tenth of a second or more.
+structlog.configure(
+    processors=[
+        structlog.processors.add_log_level,
+        structlog.dev.ConsoleRenderer(
+            colors=False, exception_formatter=structlog.dev.plain_traceback
+        ),
+    ]
+)
 
 NEVER_CAUGHT = {signal.SIGKILL, signal.SIGSTOP}
 OF_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
@@ -25,7 +38,7 @@ OF_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 
 
 def pytest_configure() -> None:
-    """Programs under test start with default signal handling, whoever started the tests: nohup
+    """Programs under test start with default signal handling. The caller may have changed it: nohup
     ignores SIGHUP, a shell ignores SIGINT and SIGQUIT of what it runs in the background, and a
     program inherits what is ignored or blocked. A signal with a handler is reset to its default
     when a program is started, and this process goes on ignoring it."""
@@ -36,8 +49,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs a cluster comes last: the first time, its programs are built meanwhile."""
+    """Tests of the cluster come last, as the scheduling of several processes expects."""
     items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScheduling | None:
+    """Used with the default `--dist load`."""
+    return ClusterScheduling(config, log) if config.getoption("dist") == "load" else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -55,7 +74,7 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """In CI, where nobody reads what was skipped, a missing part is a failure."""
+    """In CI, where the list of skipped tests is not read, a missing part is a failure."""
     if not os.environ.get("CI") or not report.skipped or hasattr(report, "wasxfail"):
         return
     why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

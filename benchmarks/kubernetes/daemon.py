@@ -68,7 +68,9 @@ def daemon(benchmark_cluster: BenchmarkCluster, *, is_standby: bool = False) -> 
             *where,
             is_ready=lambda: _readiness(listen) == expected,
         )
-        yield Daemon(Client(f"unix://{home / SOCKET_NAME}", answer_s=ANSWER_S), process)
+        yield Daemon(
+            Client(f"unix://{home / SOCKET_NAME}", answer_s=ANSWER_S, takes_context=False), process
+        )
 
 
 def _readiness(listen: str) -> int:

@@ -17,6 +17,7 @@ from types import FrameType
 from benchmarks.one_box.gflow import Gflow
 from benchmarks.one_box.hyperqueue import HyperQueue
 from benchmarks.one_box.measurements import IDLE_S, OneBoxMeasure, measure
+from benchmarks.one_box.noop_phases import render_phases
 from benchmarks.one_box.peer import Peer
 from benchmarks.one_box.rota_daemon import RotaDaemon
 from benchmarks.one_box.slurm import Slurm
@@ -42,6 +43,10 @@ average of the minute before: on a quiet machine it is near 0, and figures taken
 load do not compare.
 Made by `python -m benchmarks.one_box` on a machine with {machine}."""
 
+PHASES_INTRODUCTION = """\
+Where the time of one no-op of rota goes, from the submit to the moment at which a client sees its
+end. The job is alone on the box."""
+
 
 def main() -> None:
     parser = flags(__doc__ or "", page="one_box.md")
@@ -55,10 +60,11 @@ def main() -> None:
     for gap in gaps:
         print(f"not measured: {gap}", file=sys.stderr)
     measured = {peer: _measure(peer, gaps) for peer in present}
-    publish(render(measured, gaps), arguments.out)
+    phases = render_phases() if OURS in measured else ""
+    publish(render(measured, gaps, phases=phases), arguments.out)
 
 
-def render(measured: Mapping[Peer, Figures], gaps: Sequence[str]) -> str:
+def render(measured: Mapping[Peer, Figures], gaps: Sequence[str], *, phases: str) -> str:
     ours = measured.get(OURS, {})
     others = [peer for peer in measured if peer is not OURS]
     header = ("what", "aim", "rota", *(f"{peer.name} {peer.version}" for peer in others))
@@ -79,6 +85,7 @@ def render(measured: Mapping[Peer, Figures], gaps: Sequence[str]) -> str:
         "# How fast one box is",
         INTRODUCTION.format(idle_s=IDLE_S, machine=machine()),
         table(header, rows),
+        *((PHASES_INTRODUCTION, phases) if phases else ()),
         *(peer.remark for peer in measured),
         *(f"Not measured: {gap}." for gap in gaps),
     )

@@ -4,13 +4,13 @@ ARG PYTHON=python:3.12-slim
 
 FROM ${PYTHON} AS build
 WORKDIR /build
-COPY LICENSE README.md CHANGELOG.md pyproject.toml constraints.txt ./
+COPY LICENSE README.md CHANGELOG.md pyproject.toml hatch_build.py constraints.txt ./
 COPY src src
 COPY trainer trainer
 # Compile here: the file system is read-only at run time, so Python would compile at every start.
 RUN python -m venv /opt/rota \
     && /opt/rota/bin/pip install --no-cache-dir --constraint constraints.txt \
-       ./trainer '.[kubernetes]' \
+       '.[kubernetes]' \
     && /opt/rota/bin/pip uninstall --yes pip
 
 FROM ${PYTHON}
@@ -24,4 +24,4 @@ USER 10001:10001
 WORKDIR /var/lib/rota
 EXPOSE 8800
 ENTRYPOINT ["rota"]
-CMD ["up", "--engine", "kubernetes", "--listen", "0.0.0.0:8800"]
+CMD ["up", "--engine", "kubernetes", "--listen", "0.0.0.0:8800", "--plain-http"]

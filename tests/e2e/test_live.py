@@ -54,7 +54,7 @@ def test_live_job_is_resized_by_other_jobs_and_by_its_owner(
     assert job.trains_with(2) == [0, 1]
     refused = daemon.rota("resize", job.id, "5")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "runs on 1 to 4 workers, not 5" in refused.stderr
+    assert "runs on 1 to 4 GPUs, not 5" in refused.stderr
     job.finishes()
     assert job.attempt() == 1
 

@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,6 @@ class Town:
     def __init__(self, box: DaemonProcess, lab: DaemonProcess, *, config: Path) -> None:
         self.box, self.lab = box, lab
         port = reserve_port()
-        self.url = f"http://127.0.0.1:{port}"
         for daemon in (box, lab):
             # The jobs of both daemons write to one folder.
             daemon.home.chmod(0o711)
@@ -39,9 +39,11 @@ class Town:
         lab.place = box.place
         box.up()
         lab.up("--listen", f"127.0.0.1:{port}")
+        self.url = lab.client.status().address
         self.secret = lab.client.create_token(user=USER).secret
-        self.here = Client(box.door, token=box.client.create_token(user=USER).secret)
-        self.there = Client(self.url, token=self.secret)
+        secret = box.client.create_token(user=USER).secret
+        self.here = Client(box.door, token=secret, takes_context=False)
+        self.there = Client(self.url, token=self.secret, takes_context=False)
         box.tell(ROTA_TOKEN=self.here.token)
         self._know(config)
 
@@ -66,8 +68,8 @@ class Town:
         return job
 
     def plan(self, *jobs: str, after: str = "0", **other: str) -> None:
-        fields = {"to": "lab", "url": self.url, "token": self.secret, **other}
-        self.here.move_later(MoveRequest(list(jobs), after=after, **fields))
+        plan = MoveRequest(list(jobs), to="lab", url=self.url, token=self.secret, after=after)
+        self.here.move_later(replace(plan, **other))
 
     def moved_as(self, job: str) -> str:
         """The id of a job at the lab, after it has ended here."""
@@ -225,7 +227,7 @@ def test_job_that_starts_in_time_stays_and_its_token_is_deleted(town: Town) -> N
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({"url": "http://127.0.0.1:1"}, "cannot reach lab: no daemon at http://127"),
+        ({"url": "https://127.0.0.1:1"}, "cannot reach lab: no daemon at https://127"),
         ({"token": "rota_wrong"}, "lab refused the job: unknown, expired or revoked token"),
     ],
 )

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from rota.wire.daemon import GpuView, NodeView, Status, TokenView
+from rota.client.endpoint import Endpoint
+from rota.wire.daemon import GpuView, NodeView, SettingView, Status, TokenView
+from rota.wire.history import HistoryJob, HistoryPage
+from rota.wire.job_changes import ChangedJobs, JobSelection
 from rota.wire.jobs import (
     AttemptView,
     JobDetails,
@@ -19,6 +22,7 @@ from rota.wire.jobs import (
     StoryEntry,
     WorkerView,
 )
+from rota.wire.submit_plan import JobPlan, PlannedChange, PlannedSlot, SubmitPlan
 from rota.wire.training import JobProfile, WorkerFigure
 from tests.golden.profiles import PROFILE
 
@@ -48,6 +52,30 @@ RUNNING = JobView(
     remaining_s=3000.0,
     finish_s=NOW + 3000,
     finish_error=0.12,
+)
+RAN = HistoryJob(
+    id="1q1ghcmf",
+    name="bert",
+    user="user-1",
+    project="vision",
+    state="succeeded",
+    submitted_s=NOW - 7384,
+    gpus="1..4@2",
+    duration_s=3725.5,
+    gpus_per_worker=1,
+    processes="per-gpu",
+    nodes=0,
+    gpu_types=["A100", "V100"],
+    node_labels={"disk": "ssd"},
+    cpus=0.0,
+    memory_bytes=2 * GIB,
+    priority=5,
+    mode="restart",
+    category="c1",
+    epochs=10,
+    speedups=[1.0, 1.8, 2.5, 3.1],
+    estimate_s=None,
+    min_runtime_s=30.0,
 )
 QUEUED = JobView(
     id="1q1gtmja",
@@ -222,9 +250,46 @@ TOKENS = [
     TokenView("55667788", "user-2", "user", NOW - 86_400, revoked_s=NOW - 5),
 ]
 
+PLAN = SubmitPlan(
+    103,
+    [
+        JobPlan(
+            replace(QUEUED, id="", name="sweep", user="user-1", gpus="2"),
+            count=100,
+            starts_now=False,
+            gpus=0,
+            slots=[],
+            reason="waits for 2 GPUs: 1 running, 1 ahead in the queue",
+            start_s=NOW + 3000,
+            finish_s=NOW + 6000,
+            finish_error=0.12,
+            ahead_count=1,
+            ahead=[QUEUED],
+        ),
+        JobPlan(
+            replace(QUEUED, id="", name="urgent", user="user-1", gpus="4", reason=""),
+            count=1,
+            starts_now=True,
+            gpus=4,
+            slots=[PlannedSlot("box", [0, 1, 2, 3])],
+            reason="",
+            start_s=NOW,
+            finish_s=None,
+            finish_error=None,
+            ahead_count=0,
+            changes=[
+                PlannedChange("1q1ghcmf", "bert", "user-1", "shrunk", 2, 1),
+                PlannedChange("1q1gtmja", "größe-漢字", "user-2", "preempted", 3, 0),
+            ],
+        ),
+    ],
+)
+
 
 class FakeClient:
     """Takes every call of `rota.client.Client` that a command makes."""
+
+    endpoint = Endpoint(socket="/run/rota.sock")
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
@@ -257,26 +322,27 @@ class FakeClient:
     def profile(self, job: str) -> JobProfile:
         return PROFILE
 
-    def cancel(self, job: str) -> JobView:
-        return RUNNING
+    def change_jobs(self, action: str, selection: JobSelection) -> ChangedJobs:
+        return ChangedJobs([RUNNING])
 
-    hold = release = cancel
+    def named(self, word: str) -> list[JobView]:
+        return [RUNNING]
 
-    def resize(self, job: str, workers: int | None) -> JobView:
-        reason = f"pinned to {workers} workers by its owner" if workers else ""
+    def resize(self, job: str, gpus: int | None) -> JobView:
+        reason = f"pinned to {gpus} GPUs by its owner" if gpus else ""
         return replace(RUNNING, reason=reason)
 
     def wait(self, job: str) -> JobView:
         return replace(RUNNING, state="succeeded", ended_s=NOW)
 
-    def resubmit(self, job: str) -> str:
-        return "1q1h0000"
+    def resubmit_all(self, job: str) -> list[str]:
+        return ["1q1h0000"]
 
     def submit_many(self, jobs: list[JobRequest]) -> list[str]:
         return [f"1q1h000{number}" for number, _ in enumerate(jobs)]
 
-    def check(self, jobs: list[JobRequest]) -> list[JobView]:
-        return [QUEUED]
+    def plan(self, jobs: list[JobRequest]) -> SubmitPlan:
+        return PLAN
 
     def log_bytes(self, job: str, wanted: LogRange) -> Iterator[bytes]:
         return iter(
@@ -293,6 +359,17 @@ class FakeClient:
 
     def status(self) -> Status:
         return STATUS
+
+    def history(self, *, since_s: float = 0.0, before: int | None = None) -> HistoryPage:
+        return HistoryPage([RAN], n_left_out=2)
+
+    def settings(self) -> list[SettingView]:
+        return [
+            SettingView("home", "/var/lib/rota", "default"),
+            SettingView("policy", "elastic-fifo", "default"),
+            SettingView("admins", ["user-1", "user-2"], "/etc/rota/config.toml"),
+            SettingView("min_runtime", 43200.0, "ROTA_MIN_RUNTIME"),
+        ]
 
     def nodes(self) -> list[NodeView]:
         return NODES

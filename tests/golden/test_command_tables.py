@@ -10,28 +10,28 @@ from tests.golden.conftest import Rota
 
 def test_list_of_own_jobs(rota: Rota):
     assert rota("list") == snapshot("""\
-id         name     user     state          gpus     age      ran   done     left   ends            why
-───────────────────────────────────────────────────────────────────────────────────────────────────────────────
-1q1ghcmf   bert     user-1   running   2 of 1..4   2h03m    1h02m    45%   50m00s   ~15:03 ±6 min
-1q1gxzs9   broken   user-1   failed          0.5   2d07h   16m30s      -        -   -               exit code 3
+id         name     user     state          gpus     age   running   progress   remaining   finish          reason
+───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert     user-1   running   2 of 1..4   2h03m     1h02m        45%      50m00s   ~15:03 ±6 min
+1q1gxzs9   broken   user-1   failed          0.5   2d07h    16m30s          -           -   -               exit code 3
 """)
 
 
 def test_list_of_all_users(rota: Rota):
     assert rota("list", "--all") == snapshot("""\
-id         name         user     state          gpus     age      ran   done     left   ends                 why
-─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-1q1gtmja   größe-漢字   user-2   queued            8     42s        -      -   11h06m   ~Sep 22 01:20 ±3 h   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
-1q1ghcmf   bert         user-1   running   2 of 1..4   2h03m    1h02m    45%   50m00s   ~15:03 ±6 min
-1q1gxzs9   broken       user-1   failed          0.5   2d07h   16m30s      -        -   -                    exit code 3
+id         name         user     state          gpus     age   running   progress   remaining   finish               reason
+─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1gtmja   größe-漢字   user-2   queued            8     42s         -          -      11h06m   ~Sep 22 01:20 ±3 h   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
+1q1ghcmf   bert         user-1   running   2 of 1..4   2h03m     1h02m        45%      50m00s   ~15:03 ±6 min
+1q1gxzs9   broken       user-1   failed          0.5   2d07h    16m30s          -           -   -                    exit code 3
 """)
 
 
 def test_list_in_a_state(rota: Rota):
     assert rota("list", "--all", "--state", "queued") == snapshot("""\
-id         name         user     state    gpus   age   ran     left   ends                 why
-───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-1q1gtmja   größe-漢字   user-2   queued      8   42s     -   11h06m   ~Sep 22 01:20 ±3 h   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
+id         name         user     state    gpus   age   running   remaining   finish               reason
+──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1gtmja   größe-漢字   user-2   queued      8   42s         -      11h06m   ~Sep 22 01:20 ±3 h   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
 """)
 
 
@@ -139,30 +139,29 @@ time                  attempt   state      reason
 
 def test_cancel(rota: Rota):
     assert rota("cancel", "bert") == snapshot("""\
-id         name   user     state          gpus     age     ran   done     left   ends            why
-────────────────────────────────────────────────────────────────────────────────────────────────────
-1q1ghcmf   bert   user-1   running   2 of 1..4   2h03m   1h02m    45%   50m00s   ~15:03 ±6 min
+id         name   user     state          gpus     age   running   progress   remaining   finish          reason
+────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert   user-1   running   2 of 1..4   2h03m     1h02m        45%      50m00s   ~15:03 ±6 min
 """)
 
 
 def test_resize(rota: Rota):
     assert rota("resize", "bert", "2") == snapshot("""\
-id         name   user     state          gpus     age     ran   done     left   ends            why
-─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-1q1ghcmf   bert   user-1   running   2 of 1..4   2h03m   1h02m    45%   50m00s   ~15:03 ±6 min   pinned to 2 workers by its owner
+id         name   user     state          gpus     age   running   progress   remaining   finish          reason
+───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert   user-1   running   2 of 1..4   2h03m     1h02m        45%      50m00s   ~15:03 ±6 min   pinned to 2 GPUs by its owner
 """)
 
 
 def test_status(rota: Rota):
     assert rota("status") == snapshot("""\
-process  4242, for 1d01h
-version  0.1.0
+rota 0.1.0 is up for 1d01h (process 4242)
+GPUs     2 of 3 held, 1 free
+jobs     1 queued, 1 running
+policy   tiresias:knob=4
 engine   local
 socket   /var/lib/rota/rota.sock
 address  127.0.0.1:8800
-policy   tiresias:knob=4
-GPUs     2 of 3 held
-jobs     1 queued, 1 running
 """)
 
 
@@ -192,9 +191,9 @@ box         2   A100             80 GiB      -   -               ok
 box         3   A100             80 GiB      -   -               2 uncorrectable memory errors
 old-box     -   -                     -      -   -               draining
 
-id         name   user     state          gpus     ran   done     left   ends            why
-────────────────────────────────────────────────────────────────────────────────────────────
-1q1ghcmf   bert   user-1   running   2 of 1..4   1h02m    45%   50m00s   ~15:03 ±6 min
+id         name   user     state          gpus   running   progress   remaining   finish          reason
+────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert   user-1   running   2 of 1..4     1h02m        45%      50m00s   ~15:03 ±6 min
 """)
 
 
@@ -220,14 +219,6 @@ def test_submit(rota: Rota):
     assert rota("submit", "--gpus", "1", "--", "true") == snapshot("1q1h0000\n")
 
 
-def test_dry_run(rota: Rota):
-    assert rota("submit", "--dry-run", "--", "true") == snapshot("""\
-id         name         user     state    gpus   age   ran     left   ends                 why
-───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-1q1gtmja   größe-漢字   user-2   queued      8   42s     -   11h06m   ~Sep 22 01:20 ±3 h   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
-""")
-
-
 def test_resubmit(rota: Rota):
     assert rota("resubmit", "bert", "broken") == snapshot("""\
 1q1h0000
@@ -245,18 +236,17 @@ def test_token_create(rota: Rota):
 
 def test_logs(rota: Rota):
     assert rota("logs", "bert") == snapshot("""\
-epoch 1
-logged in with hf_abcdefghijklmnopqrstuvwxyz
-tokens: 12345
-used k123456
+[0] epoch 1
+[0] epoch 2
+[0] end
 """)
 
 
 def test_logs_with_times(rota: Rota):
     assert rota("logs", "--timestamps", "bert") == snapshot("""\
-2026-09-21 14:13:20.000 1/0 epoch 1
-2026-09-21 14:13:21.000 1/0 epoch 2
-                        1/0 end
+2026-09-21 14:13:20.000 [0] epoch 1
+2026-09-21 14:13:21.000 [0] epoch 2
+                        [0] end
 """)
 
 

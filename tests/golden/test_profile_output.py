@@ -19,14 +19,14 @@ job     bert (1q1ghcmf)
 epochs  4.5 of 10
 lost    12m34s of work
 
-                      epochs        epoch        epoch     speed-up   speed-up
-workers   nodes     measured     measured       fitted     measured     fitted   source
-─────────────────────────────────────────────────────────────────────────────────────────────────────────
-      1   one              3   14m00s ±4%   14m00s ±4%            1          1   measured by its category
-      2   one              4    7m36s ±3%    7m49s ±4%     1.84 ±5%   1.79 ±6%   measured here
-      2   several          1   8m40s ±10%    7m49s ±4%   1.615 ±11%   1.79 ±6%   measured here
-      3   -                -            -    5m36s ±6%            -    2.5 ±6%   fitted to this job
-      4   -                -            -    4m31s ±6%            -    3.1 ±6%   fitted to this job
+                   epochs        epoch        epoch     speed-up   speed-up
+GPUs   nodes     measured     measured       fitted     measured     fitted   source
+──────────────────────────────────────────────────────────────────────────────────────────────────────
+   1   one              3   14m00s ±4%   14m00s ±4%            1          1   measured by its category
+   2   one              4    7m36s ±3%    7m49s ±4%     1.84 ±5%   1.79 ±6%   measured here
+   2   several          1   8m40s ±10%    7m49s ±4%   1.615 ±11%   1.79 ±6%   measured here
+   3   -                -            -    5m36s ±6%            -    2.5 ±6%   fitted to this job
+   4   -                -            -    4m31s ±6%            -    3.1 ±6%   fitted to this job
 
 speed-up over one worker: dots measured (hollow: across nodes), line fitted
   │
@@ -41,7 +41,7 @@ speed-up over one worker: dots measured (hollow: across nodes), line fitted
   │
 0 ┤
   └┬───────────────────┬──────────────────┬───────────────────┬
-   1                   2                  3                   4   workers
+   1                   2                  3                   4   GPUs
 
 step time
       │                                   ●     ●     ●     ●     ●
@@ -80,13 +80,13 @@ def test_profile_as_json(rota: Rota, monkeypatch: pytest.MonkeyPatch):
   "id": "1q1ghcmf",
   "name": "bert",
   "category": "0123456789abcdef",
-  "min_workers": 1,
-  "max_workers": 4,
+  "min_gpus": 1,
+  "max_gpus": 4,
   "epochs": 10,
   "epochs_done": 4.5,
   "sizes": [
     {
-      "workers": 1,
+      "gpus": 1,
       "kind": "measured",
       "origin": "category",
       "crosses_nodes": false,
@@ -97,7 +97,7 @@ def test_profile_as_json(rota: Rota, monkeypatch: pytest.MonkeyPatch):
       "speedup_error": 0.0
     },
     {
-      "workers": 1,
+      "gpus": 1,
       "kind": "fitted",
       "origin": "category",
       "crosses_nodes": false,
@@ -113,7 +113,7 @@ def test_profile_as_json(rota: Rota, monkeypatch: pytest.MonkeyPatch):
       "at_s": 1789993000.0,
       "attempt": 1,
       "worker": 0,
-      "workers": 2,
+      "gpus": 2,
       "epochs_done": 0.0,
       "step_s": 0.05,
       "samples_per_s": 640.0,

@@ -17,6 +17,9 @@ from tests.kubernetes.cluster.file_locks import locked
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.layout import ClusterLayout
 from tests.kubernetes.cluster.lifecycle import join_or_start, leave
+from tests.kubernetes.support.cluster_locks import lock_of, use_of
+from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess
+from tests.kubernetes.support.shared_daemon import exclusive_use, shared_daemon
 
 SKIPPED = "no Kubernetes cluster: "
 
@@ -65,18 +68,24 @@ def whole_cluster(running_cluster: Cluster) -> Iterator[Cluster]:
         yield running_cluster
 
 
-def use_of(cluster: Cluster) -> Path:
-    return lock_of(cluster, "use")
-
-
-def lock_of(cluster: Cluster, purpose: str) -> Path:
-    return (cluster.place if cluster.ours else ClusterLayout("given")).lock(purpose)
-
-
 @pytest.fixture
 def namespace(running_cluster: Cluster) -> Iterator[str]:
     with running_cluster.namespace() as name:
         yield name
+
+
+@pytest.fixture(scope="module")
+def shared(running_cluster: Cluster) -> Iterator[KubernetesDaemonProcess]:
+    """The daemon of a module. A module with other settings has a fixture of this name."""
+    with shared_daemon(running_cluster) as made:
+        yield made
+
+
+@pytest.fixture
+def kube_daemon(shared: KubernetesDaemonProcess) -> Iterator[KubernetesDaemonProcess]:
+    """The daemon of the module, without jobs of other tests and with all GPUs of its node."""
+    with exclusive_use(shared) as made:
+        yield made
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

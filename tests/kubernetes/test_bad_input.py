@@ -1,30 +1,14 @@
 """Wrong jobs and wrong clusters: each ends with a readable reason, and the GPUs are free again."""
 
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from rota.core.lifecycle.worker_exits import IDLE_ATTEMPTS_MAX
 from rota.wire.jobs import FINAL_STATES
 from tests.kubernetes.cluster.api import until
-from tests.kubernetes.cluster.handle import Cluster, python_pod
+from tests.kubernetes.cluster.handle import python_pod
 from tests.kubernetes.cluster.layout import CARDS_PER_NODE
 from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess
-from tests.kubernetes.support.shared_daemon import exclusive_use, shared_daemon
 from tests.support.daemon_process import wait_until
-
-
-@pytest.fixture(scope="module")
-def shared(running_cluster: Cluster) -> Iterator[KubernetesDaemonProcess]:
-    with shared_daemon(running_cluster) as made:
-        yield made
-
-
-@pytest.fixture
-def kube_daemon(shared: KubernetesDaemonProcess) -> Iterator[KubernetesDaemonProcess]:
-    with exclusive_use(shared) as ours:
-        yield ours
 
 
 def fails(kube_daemon: KubernetesDaemonProcess, words: str, **fields: Any) -> str:

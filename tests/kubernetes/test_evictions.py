@@ -44,7 +44,7 @@ def evict(kube_daemon: KubernetesDaemonProcess, job: str, *, reason: str) -> Non
 @pytest.mark.parametrize(
     ("reason", "n_failures"),
     [("Error", 1), ("ContainerStatusUnknown", 0)],
-    ids=["ended", "nobody knows how"],
+    ids=["ended", "unknown result"],
 )
 def test_an_evicted_job_has_the_reason_and_runs_again(
     kube_daemon: KubernetesDaemonProcess, reason: str, n_failures: int

@@ -16,7 +16,7 @@ from tests.kubernetes.cluster.api import Object, until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.layout import NODE
 from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess, kubernetes_daemon
-from tests.kubernetes.support.shared_daemon import exclusive_use, shared_namespace
+from tests.kubernetes.support.shared_daemon import shared_namespace
 from tests.kubernetes.support.volume_claims import volume_claim
 from tests.kubernetes.support.worker_pods import resize
 from tests.kubernetes.test_people import account_token
@@ -71,12 +71,6 @@ def a_priority(cluster: Cluster, namespace: str) -> Iterator[str]:
         cluster.api.delete(f"{classes}/{name}")
 
 
-@pytest.fixture
-def kube_daemon(shared: KubernetesDaemonProcess) -> Iterator[KubernetesDaemonProcess]:
-    with exclusive_use(shared) as turn:
-        yield turn
-
-
 def pod_of(kube_daemon: KubernetesDaemonProcess, job: str) -> Object:
     """The pod as the API server stored it."""
     [pod] = until(lambda: kube_daemon.pods(job), f"the pod of {job}")
@@ -128,7 +122,7 @@ def test_accounts_map_users_of_the_cluster(
 ) -> None:
     token = account_token(kube_daemon.cluster, kube_daemon.namespace)
     looks = kube_daemon.request("grep -E '^(Uid|Gid|NoNewPrivs)' /proc/self/status", gpus="0")
-    with Client(f"http://{kube_daemon.listen}", token=token) as client:
+    with Client(kube_daemon.endpoint, token=token, takes_context=False) as client:
         job = client.submit(looks)
     seen = found(kube_daemon, job)
     assert kube_daemon.client.show(job).job.user == f"sa.{kube_daemon.namespace}.default"
@@ -165,7 +159,8 @@ def test_a_job_restarts_at_another_size_from_its_checkpoint_on_a_claim(
     reports(kube_daemon, job, 1)
     resize(kube_daemon, job, 2)
     kube_daemon.says(job, "start 2 1 2 True", attempt=2)
-    wait_until(lambda: len(kube_daemon.live_pods(job)) == 2, "both of its pods")
+    [pod] = wait_until(lambda: kube_daemon.live_pods(job), "its pod")
+    assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
     resize(kube_daemon, job, 1)
     kube_daemon.says_like(job, "start", attempt=3)
     for epoch in range(1, 6):

@@ -10,7 +10,7 @@ from rota.wire.jobs import JobRequest
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess
-from tests.kubernetes.support.shared_daemon import exclusive_use, shared_daemon
+from tests.kubernetes.support.shared_daemon import shared_daemon
 from tests.support.daemon_process import wait_until
 from tests.support.live_job import LiveJob
 from tests.tidy.tree import ROOT
@@ -39,12 +39,6 @@ def shared(running_cluster: Cluster) -> Iterator[KubernetesDaemonProcess]:
     limits = {"ROTA_LOG_SIZE": f"{LOG_BYTES}", "ROTA_LOG_FILES": f"{LOG_FILES}"}
     with shared_daemon(running_cluster, **limits) as made:
         yield made
-
-
-@pytest.fixture
-def kube_daemon(shared: KubernetesDaemonProcess) -> Iterator[KubernetesDaemonProcess]:
-    with exclusive_use(shared) as ours:
-        yield ours
 
 
 def test_logs_sessions_and_history_of_a_job(kube_daemon: KubernetesDaemonProcess) -> None:

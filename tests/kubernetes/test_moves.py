@@ -25,7 +25,6 @@ class Roads(NamedTuple):
 
 @pytest.fixture
 def roads(cards: Cluster, namespace: str, tmp_path: Path) -> Iterator[Roads]:
-    url = f"http://127.0.0.1:{reserve_port()}"
     with (
         temporary_daemon(gpus="1x16GiB", settings=PATIENCE) as box,
         kubernetes_daemon(cards, namespace, **PATIENCE) as kube_daemon,
@@ -34,16 +33,19 @@ def roads(cards: Cluster, namespace: str, tmp_path: Path) -> Iterator[Roads]:
             daemon.home.chmod(0o711)
         kube_daemon.place.chmod(0o777)
         box.place = kube_daemon.place
-        box.up("--listen", url.removeprefix("http://"))
+        box.up("--listen", f"127.0.0.1:{reserve_port()}")
+        url = box.client.status().address
         kube_daemon.up()
         at = {"box": (box, url), "cluster": (kube_daemon, f"http://{kube_daemon.listen}")}
         for name, (daemon, door) in at.items():
             token = daemon.client.create_token(user=USER).secret
             (tmp_path / name).write_text(token)
             daemon.tell(ROTA_TOKEN=token, XDG_CONFIG_HOME=str(tmp_path))
-            added = daemon.rota("context", "add", name, door, "--token-file", str(tmp_path / name))
+            where = ["--plain-http"] if door.startswith("http:") else []
+            source = ["--token-file", str(tmp_path / name)]
+            added = daemon.rota("context", "add", name, door, *source, *where)
             assert added.returncode == 0, added.stderr
-        with Client(url, token=(tmp_path / "box").read_text()) as here:
+        with Client(url, token=(tmp_path / "box").read_text(), takes_context=False) as here:
             yield Roads(box, kube_daemon, here)
 
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from rota.client import Client
+from rota.client.endpoint import Endpoint
 from rota.kube.client import connect
 from rota.kube.token_review import TokenReviewer, TokenReviewUser
 from tests.kubernetes.cluster.handle import Cluster
@@ -78,11 +79,14 @@ def test_a_daemon_accepts_users_of_the_cluster(
     name, kubeconfig = person
     settings = {"ROTA_ADMIN_GROUPS": f"system:serviceaccounts:{namespace}"}
     with started_daemon(cluster.kubeconfig, namespace, tmp_path, **settings) as url:
-        with Client(url, token=token_of(kubeconfig)) as rota:
+        endpoint = Endpoint(url=url, allows_plain_http=True)
+        with Client(endpoint, token=token_of(kubeconfig), takes_context=False) as rota:
             assert rota.me() == name
             with pytest.raises(Exception, match="only an administrator may"):
                 rota.set_policy("fifo")
-        with Client(url, token=account_token(cluster, namespace)) as admin:
+        with Client(
+            endpoint, token=account_token(cluster, namespace), takes_context=False
+        ) as admin:
             assert admin.me() == f"sa.{namespace}.default"
             assert admin.set_policy("fifo") == "fifo"
         wrong = {"Authorization": "Bearer wrong"}

@@ -10,7 +10,7 @@ from tests.kubernetes.cluster.api import RefusedError, until
 from tests.kubernetes.cluster.file_locks import locked
 from tests.kubernetes.cluster.handle import Cluster, remove_pods
 from tests.kubernetes.cluster.kwok_nodes import fake_nodes
-from tests.kubernetes.conftest import use_of
+from tests.kubernetes.support.cluster_locks import use_of
 from tests.kubernetes.support.daemons import Daemon, DaemonLab, open_daemon_lab
 
 GPU = "nvidia.com/gpu"
@@ -157,7 +157,7 @@ def test_a_stopped_pod_gets_an_event(lab: DaemonLab, daemon: Daemon, node: str) 
     until(lambda: node_of(lab, "moved") == node, "the pod bound")
     daemon.ask("POST", f"/v1/nodes/{node}/drain")
     until(lambda: "Stopped" in events_of(lab, "moved"), "a reason")
-    assert "preempted: its pod is deleted" in events_of(lab, "moved")
+    assert "is drained: its pod is deleted" in events_of(lab, "moved")
     [job] = [each for each in daemon.ask("GET", "/v1/jobs")["jobs"] if each["name"] == "moved"]
     assert "preempted" in job["reason"]
     until(lambda: daemon.job(job["id"])["state"] == "cancelled", "its end")

@@ -69,7 +69,7 @@ def test_the_standby_takes_over_and_the_service_follows(cluster: Cluster, namesp
         cluster.api.create(pods, lost)
         cluster.api.delete(f"{pods}/{first}", grace_s=0)
         until(lambda: len(served_by()) == 1 and first not in served_by(), "the other to take over")
-        until(lambda: "lost" not in leaders(), "the label to go that nobody else takes off")
+        until(lambda: "lost" not in leaders(), "the label to go that only the leader removes")
         until(
             lambda: served_by() == [each for each in leaders() if each != first],
             "the service to lead to who has it",

@@ -1,16 +1,13 @@
 """Shipped code in pods that do not see the daemon's disk."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rota.client import Client
 from rota.wire.jobs import JobRequest
-from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess
-from tests.kubernetes.support.shared_daemon import exclusive_use, shared_daemon
 from tests.kubernetes.test_people import person, token_of
 
 __all__ = ["person"]
@@ -20,18 +17,6 @@ MAIN = """
 touch added ../added
 echo "$ROTA_JOB $ROTA_ATTEMPT $words" >> "$HERE/journal"
 """
-
-
-@pytest.fixture(scope="module")
-def shared(running_cluster: Cluster) -> Iterator[KubernetesDaemonProcess]:
-    with shared_daemon(running_cluster) as made:
-        yield made
-
-
-@pytest.fixture
-def kube_daemon(shared: KubernetesDaemonProcess) -> Iterator[KubernetesDaemonProcess]:
-    with exclusive_use(shared) as made:
-        yield made
 
 
 @pytest.fixture
@@ -57,7 +42,7 @@ def test_a_user_of_the_cluster_ships_code(
     kube_daemon: KubernetesDaemonProcess, code: Path, person: tuple[str, Path]
 ) -> None:
     kube_daemon.place.chmod(0o777)
-    with Client(f"http://{kube_daemon.listen}", token=token_of(person[1])) as theirs:
+    with Client(kube_daemon.endpoint, token=token_of(person[1]), takes_context=False) as theirs:
         env = {"HERE": str(kube_daemon.place)}
         snapshot = theirs.ship(code)
         request = JobRequest(["sh", "src/main.sh"], env=env, gpus="1", snapshot=snapshot)

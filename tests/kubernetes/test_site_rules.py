@@ -1,33 +1,17 @@
 """Policies of a site that refuse the status of one TrainingJob: only that job ends, with a
 readable reason."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
-import pytest
-
 from tests.kubernetes.cluster.api import until
-from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess
-from tests.kubernetes.support.shared_daemon import exclusive_use, shared_daemon
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 WORDS = "not in this lab"
 NAME = "mute"
 EVENTS = ("get", "events", "--no-headers", "--field-selector")
-
-
-@pytest.fixture(scope="module")
-def shared(running_cluster: Cluster) -> Iterator[KubernetesDaemonProcess]:
-    with shared_daemon(running_cluster) as made:
-        yield made
-
-
-@pytest.fixture
-def kube_daemon(shared: KubernetesDaemonProcess) -> Iterator[KubernetesDaemonProcess]:
-    with exclusive_use(shared) as ours:
-        yield ours
 
 
 @contextmanager

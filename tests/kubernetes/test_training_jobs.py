@@ -46,7 +46,7 @@ def test_an_object_becomes_a_job_of_its_user(lab: DaemonLab, daemon: Daemon) -> 
     assert (job["user"], job["name"]) == ("ada", "resnet")
     assert lab.condition("resnet", "Accepted")["status"] == "True"
     columns = lab.kubectl("get", "tj", "resnet", "-o", "wide").split()
-    assert {"STATE", "WORKERS", "PROGRESS", "FINISH", "held", "ada"} <= set(columns)
+    assert {"STATE", "GPUS", "PROGRESS", "FINISH", "held", "ada"} <= set(columns)
 
 
 def test_a_field_that_does_not_exist_is_refused_by_the_cluster(lab: DaemonLab) -> None:
@@ -120,7 +120,7 @@ def test_scale_resizes_within_the_limits_of_the_job(lab: DaemonLab, daemon: Daem
         lambda: "JobResized: resized to 2 by kubectl" in daemon.story(status["id"]), "the new size"
     )
     lab.kubectl("scale", "tj", "elastic", "--replicas=9")
-    assert "1 to 4 workers, not 9" in lab.condition("elastic", "SpecApplied")["message"]
+    assert "1 to 4 GPUs, not 9" in lab.condition("elastic", "SpecApplied")["message"]
 
 
 @pytest.mark.usefixtures("daemon")
@@ -180,7 +180,7 @@ def test_edits_are_applied_or_refused(lab: DaemonLab, daemon: Daemon) -> None:
 def test_two_refused_edits_are_reported_together(lab: DaemonLab, daemon: Daemon) -> None:
     lab.make("twice", **HELD)
     job_id = lab.reaches("twice", "held")["id"]
-    lab.make("twice", **{**HELD, "image": "another", "workers": 5})
+    lab.make("twice", **{**HELD, "image": "another", "size": 5})
     message = lab.condition("twice", "SpecApplied")["message"]
     assert "image cannot be changed" in message
     assert "cannot change its size" in message

@@ -127,7 +127,7 @@ def test_kubectl_drain_is_no_failure(
     assert kube_daemon.ends(first).state == "succeeded"
     kube_daemon.kubectl("drain", SECOND.node, "--pod-selector=rota.dev/job", *DRAIN)
     remaining = job.trains_with(2, without=_there(kube_daemon, job, members))
-    assert set(remaining) & set(members), "nobody of them went on"
+    assert set(remaining) & set(members), "none of them continued"
     assert nodes_of(kube_daemon, job.id) == [FIRST.node] * 2
     kube_daemon.kubectl("uncordon", SECOND.node)
     kube_daemon.says(second, "came", attempt=2)

@@ -78,7 +78,7 @@ def test_what_was_acknowledged_before_a_crash_is_known_after_it(
             known = essences(dict(life.kernel.jobs))
         objects.writes_left = None
         found = essences({job.id: job for job in (await rebuilt(objects)).jobs})
-        # Of the batch that failed, nobody was told anything: any part of it may have arrived.
+        # The failed batch was not acknowledged: any part of it may have arrived.
         sure = known.keys() - batch.effects.jobs.keys()
         assert {each: found.get(each) for each in sure} == {each: known[each] for each in sure}
         assert found.keys() <= submitted

@@ -41,6 +41,7 @@ from rota.core.model.job import Estimate, GpuShare, JobId, JobSpec, Mode
 from rota.core.model.node import Gpu, Node, NodeId
 from rota.core.model.units import GIB
 from rota.core.placement.capacity import ClusterCapacity
+from rota.core.placement.slots import n_fitting
 from rota.core.placement.wish import demand_of
 from rota.core.scheduling.divide import divide
 from rota.core.scheduling.plan import Plan, check, diff
@@ -182,10 +183,23 @@ class Lab(RuleBasedStateMachine):
 
     @rule(node_id=st.sampled_from(NODE_IDS))
     def cordon(self, node_id: NodeId) -> None:
-        """Until it is added once more. Whoever runs there is not sent away for it."""
+        """Until it is added again. Its jobs keep running."""
         before = {job.id: job.state for job in self.kernel.jobs.values()}
         if node_id in self.kernel.nodes:
             self.tell(NodeSeen(replace(self.kernel.nodes[node_id], is_cordoned=True)))
+        assert {job.id: job.state for job in self.kernel.jobs.values()} == before
+
+    @rule(node_id=st.sampled_from(NODE_IDS))
+    def miss_gpus(self, node_id: NodeId) -> None:
+        """Until it is added once more, the node does not see the GPUs that running jobs hold."""
+        before = {job.id: job.state for job in self.kernel.jobs.values()}
+        if node_id in self.kernel.nodes:
+            jobs = [job for job in self.kernel.jobs.values() if job.state is JobState.RUNNING]
+            slots = [slot for job in jobs for slot in job.members if slot.node == node_id]
+            missing = frozenset(index for slot in slots for index in slot.gpus)
+            node = self.kernel.nodes[node_id]
+            missing &= {gpu.index for gpu in node.gpus}
+            self.tell(NodeSeen(replace(node, missing_gpus=missing)))
         assert {job.id: job.state for job in self.kernel.jobs.values()} == before
 
     @rule(node_id=st.sampled_from(NODE_IDS))
@@ -352,8 +366,7 @@ def fits(spec: JobSpec, cluster: tuple[Node, ...]) -> bool:
     job = new_job(JobSubmitted(JobId("job"), spec), 0.0, known=None)
     types = (spec.gpu_types or tuple(capacity.gpus)) if spec.uses_gpus else ("",)
     rooms = (
-        sum(room.fits(demand) for room in capacity.by_fit(demand))
-        for demand in (demand_of(job, gpu_type) for gpu_type in types)
+        n_fitting(capacity, demand) for demand in (demand_of(job, gpu_type) for gpu_type in types)
     )
     return any(room >= spec.min_workers for room in rooms)
 
@@ -432,7 +445,7 @@ def test_no_usable_gpu_stays_free(policy: str, workload: Workload) -> None:
         for job in pool.jobs if pool.gpu_type else ():
             held = len(plan.allocations.get(job.id, ()))
             demand = demand_of(job, pool.gpu_type)
-            room = sum(room.fits(demand) for room in left.by_fit(demand))
+            room = n_fitting(left, demand)
             wanted = 1 if held else job.spec.min_workers
             assert held == job.spec.max_workers or room < wanted, (job, room)
 
@@ -441,7 +454,7 @@ def what_is_left(view: View, plan: Plan) -> ClusterCapacity:
     left = ClusterCapacity(view.nodes.values())
     jobs = {job.id: job for job in view.jobs}
     for job_id, allocation in plan.allocations.items():
-        left.take_all(allocation, demand_of(jobs[job_id], plan.gpu_types[job_id]))
+        left.take(allocation, demand_of(jobs[job_id], plan.gpu_types[job_id]))
     return left
 
 

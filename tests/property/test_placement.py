@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,10 +12,7 @@ from rota.core.model.allocation import Allocation, Slot, n_nodes
 from rota.core.model.job import GpuShare, Job, JobId, Running
 from rota.core.model.node import Gpu, Node, NodeId
 from rota.core.model.units import GIB
-from rota.core.placement import placer
-from rota.core.placement.capacity import ClusterCapacity
 from rota.core.placement.placer import Placement
-from rota.core.placement.slots import PackedWish
 from rota.core.scheduling.plan import diff
 from rota.core.scheduling.view import View
 from tests.support.seed_counts import count
@@ -259,9 +255,8 @@ def test_no_new_job_spans_nodes_while_one_node_has_room_for_all_of_it(scene: Sce
 @settings(max_examples=count(1_000))
 @given(scene=scenes())
 def test_no_moved_job_spans_nodes_needlessly(scene: Scene) -> None:
-    """Nor does a job whose size changes; only who stays as it is may span nodes for no reason
-    but that it already does. Whoever moved later may have left a room behind, so this looks at
-    rounds in which nobody gave anything back."""
+    """This holds for a job whose size changes, too. Only an unchanged job may keep spanning nodes.
+    A job that moves later may free a node, so only rounds without freed slots are checked."""
     placed = after(scene)
     has_given_back = any(
         set(change.before) - set(change.after)
@@ -279,7 +274,7 @@ def test_no_moved_job_spans_nodes_needlessly(scene: Scene) -> None:
 
 @st.composite
 def repacks(draw: st.DrawFn) -> Scene:
-    """Equal nodes with scattered jobs that are all packed again."""
+    """Equal nodes with scattered jobs that are all placed again."""
     size = draw(st.sampled_from([2, 4]))
     cluster = [
         Node(NodeId(f"n{i}"), tuple(Gpu(index, "A", CARD_BYTES) for index in range(size)))
@@ -297,31 +292,16 @@ def repacks(draw: st.DrawFn) -> Scene:
     return Scene(before, requests, frozenset(each.id for each in running))
 
 
-@settings(max_examples=count(2_000))
-@given(scene=st.one_of(repacks(), scenes()))
-def test_node_matching_never_adds_moves(scene: Scene) -> None:
-    with pytest.MonkeyPatch.context() as without_matching:
-        without_matching.setattr(placer, "match_nodes", as_packed)
-        naive = after(scene).allocations
-    bound = after(scene).allocations
-    assert bound.keys() == naive.keys()
-    assert n_moved(scene.before, bound) <= n_moved(scene.before, naive)
-
-
-def as_packed(
-    capacity: ClusterCapacity, packed: list[PackedWish], *, crowded: object
-) -> list[Allocation]:
-    del capacity, crowded
-    return [each.allocation for each in packed]
-
-
-def n_moved(before: View, allocations: dict[JobId, Allocation]) -> int:
-    """Workers that stay in their jobs but move to another node or GPU."""
-    pairs = (
-        zip(change.before, change.after, strict=False)
-        for change in diff(before.planned, allocations)
-    )
-    return sum(old != new for pair in pairs for old, new in pair)
+@settings(max_examples=count(1_000))
+@given(scene=repacks())
+def test_a_job_that_is_placed_again_moves_only_to_fewer_nodes(scene: Scene) -> None:
+    """Even alone, with all its slots given up: it stays on its nodes, unless fewer are enough."""
+    for request in scene.requests:
+        was = scene.before.planned[request.job.id]
+        after = place_all(scene.before, [request], movable={request.job.id}).allocations
+        now = after[request.job.id]
+        stays = {slot.node for slot in now} <= {slot.node for slot in was}
+        assert stays or n_nodes(now) < n_nodes(was)
 
 
 @settings(max_examples=count(1_000))

@@ -69,14 +69,16 @@ def test_a_folder_arrives_as_it_was(
     with TemporaryDirectory(dir=FAST) as temporary:
         folder = Path(temporary, "code")
         api = DirectApi(snapshots := Snapshots(Path(temporary, "kept")))
-        for files in (first, first | second):
+        for job_id, files in (("1q5z43w3", first), ("1q5z43w4", first | second)):
             shutil.rmtree(folder, ignore_errors=True)
             make(folder, files)
             make_links(folder, links)
-            tree = snapshots.unpack(ship(folder, api, ignore=()), owner=UID, gid=UID)
+            snapshot_id = ship(folder, api, ignore=())
+            tree = snapshots.unpack(snapshot_id, job_id=job_id, owner=UID, gid=UID)
             assert tree_of(tree) == tree_of(folder)
             assert scan(tree, ()) == scan(folder, ())
         assert len(api.sent) == len(set(api.sent)), "nothing is sent twice"
+        snapshots.prune_workdirs([], unused_s=-1)
         snapshots.prune([], unused_s=-1)
         assert names_in(Path(temporary, "kept")) == []
         assert snapshots.used_bytes(owner=UID) == 0

@@ -17,6 +17,7 @@ from rota.core.model.job import Estimate, GpuShare, JobId, JobSpec, Mode
 from rota.core.model.node import Gpu, Node, NodeId
 from rota.core.model.units import GIB
 from rota.core.placement.capacity import ClusterCapacity
+from rota.core.placement.slots import n_fitting
 from rota.core.placement.wish import demand_of
 
 LATE_S = 20.0
@@ -102,10 +103,7 @@ def _fits(spec: JobSpec, nodes: dict[NodeId, Node]) -> bool:
     job = new_job(JobSubmitted(JobId(spec.name), spec), 0.0, known=None)
     types = (spec.gpu_types or tuple(capacity.gpus)) if spec.uses_gpus else ("",)
     demands = [demand_of(job, gpu_type) for gpu_type in types]
-    return any(
-        sum(room.fits(demand) for room in capacity.by_fit(demand)) >= spec.min_workers
-        for demand in demands
-    )
+    return any(n_fitting(capacity, demand) >= spec.min_workers for demand in demands)
 
 
 def _second_thoughts(random: Random, job_id: JobId, at_s: float) -> list[tuple[float, Event]]:

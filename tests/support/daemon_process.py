@@ -73,8 +73,9 @@ class DaemonProcess:
             folder.mkdir()
         self.process: subprocess.Popen[bytes] | None = None
         self.door = f"unix://{self.state}/rota.sock"
-        self.client = Client(self.door)
-        self._command = [*runner, *ROTA, "up", "--virtual-gpus", gpus]
+        self.client = Client(self.door, takes_context=False)
+        virtual = ["--virtual-gpus", gpus] if gpus else []
+        self._command = [*runner, *ROTA, "up", *virtual]
         self._entry: list[str] = []
         """How another program gets to see what the daemon sees."""
         self._env = {
@@ -101,7 +102,7 @@ class DaemonProcess:
         if os.geteuid() != 0:
             self._entry += ["--user", "--preserve-credentials"]
         self.client.close()
-        self.client = Client(f"unix://{self.state}/rota.sock")
+        self.client = Client(f"unix://{self.state}/rota.sock", takes_context=False)
 
     def up(self, *flags: str) -> None:
         self.launch(*flags)
@@ -119,26 +120,26 @@ class DaemonProcess:
     def down(self, *flags: str) -> None:
         done = self.rota("down", *flags)
         assert (done.returncode, done.stderr) == (0, "")
-        # At once: whoever takes it down may want to start the next one.
+        # At once, because the user may start the next daemon.
         assert self.process is not None
         assert self.process.wait(0) == 0
 
     def has_ended(self) -> bool:
-        """By itself: waits for it."""
+        """Wait until the daemon ends by itself."""
         assert self.process is not None
         return self.process.wait(PATIENCE_S) == 0
 
     def tell(self, **variables: str) -> None:
-        """For the commands and daemons that start from now on."""
+        """Set variables of the commands and daemons that start from now on."""
         self._env |= variables
 
     def rota(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """The command line."""
+        """Run the command line."""
         command = self.command(*arguments)
         return subprocess.run(**command, capture_output=True, text=True, check=False)
 
     def command(self, *arguments: str) -> dict[str, Any]:
-        """The same for whoever does not wait for its end."""
+        """The arguments of `subprocess.Popen` for a command that runs in the background."""
         command = [*self._entry, *ROTA, *arguments]
         return {"args": command, "env": self._env, "cwd": ROOT}
 
@@ -151,14 +152,14 @@ class DaemonProcess:
         return self.answers() and not self.client.status().trouble
 
     def readiness(self) -> int:
-        """The status of the answer to whoever asks whether it takes work."""
+        """The status code of the readiness check."""
         transport = httpx2.HTTPTransport(uds=self.client.endpoint.socket)
         with httpx2.Client(transport=transport) as client:
             return client.get("http://rota/readyz").status_code
 
     def answers(self) -> bool:
-        """Somebody is at the door. Asked without the client, which would not close a socket that
-        leads nowhere."""
+        """Whether a process listens on the socket. The client is not used, because it would not
+        close a socket without a listener."""
         with socket.socket(socket.AF_UNIX) as door:
             return door.connect_ex(self.client.endpoint.socket) == 0
 
@@ -167,7 +168,7 @@ class DaemonProcess:
     def request(self, script: str, **fields: Any) -> JobRequest:
         env = {"HERE": str(self.place), **fields.pop("env", {})}
         command = ["/bin/sh", "-c", PRELUDE + script]
-        return JobRequest(command, env=env, workdir=str(self.place), **{"name": "job", **fields})
+        return JobRequest(command, env=env, **{"name": "job", "workdir": str(self.place), **fields})
 
     def submit(self, script: str, **fields: Any) -> str:
         return self.client.submit(self.request(script, **fields))
@@ -263,7 +264,7 @@ class DaemonProcess:
         shutil.rmtree(self.home)
 
     def left(self) -> proc.ProcessTable:
-        """Processes of jobs, whoever keeps them."""
+        """Running processes of jobs, of any supervisor."""
         return proc.with_variable(f"HERE={self.place}")
 
     def _end(self, fence: WorkerKey) -> None:

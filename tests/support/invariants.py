@@ -18,7 +18,7 @@ OVER = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 
 
 def check_kernel(kernel: Kernel) -> None:
-    """Nothing is held beyond what there is or booked by nobody, and every job has its size.
+    """No node is overbooked, every booking belongs to a job, and every job has an allowed size.
 
     Workers that are gone stay booked until their whole attempt is, but hold nothing: their node
     may have come back smaller.
@@ -32,18 +32,17 @@ def check_kernel(kernel: Kernel) -> None:
             assert_fits(len(_next(job)), job.spec)
         _check_change(job)
     assert held.is_sound(kernel.nodes), "overbooked"
-    assert recount.booked() == kernel.ledger.booked(), "booked by nobody"
+    assert recount.booked() == kernel.ledger.booked(), "booked by no job"
 
 
 def _next(job: Job) -> Allocation:
-    """Where the job is on its way to; it may have lost some of those whom it began with."""
+    """The allocation that the job changes to. It may have lost some of its first workers."""
     joining = job.phase.joining if isinstance(job.phase, Running) else ()
     return joining or job.allocation
 
 
 def _check_change(job: Job) -> None:
-    """Somebody who holds the state of the work takes part in the next generation, unless all move;
-    numbers were given in this attempt; who sits in the same place is the same worker."""
+    """Worker numbers were given in this attempt, and a worker that stays keeps its slot."""
     phase = job.phase
     assert all(0 <= number < job.workers_numbered for number in job.numbers), job
     if not isinstance(phase, Running):
@@ -63,7 +62,8 @@ def _not_gone(job: Job) -> Allocation:
 
 
 def check_asking(kernel: Kernel, now: float) -> None:
-    """Whoever is only asked to stop hears us, may go on afterwards, and will be told in time."""
+    """A job that is only asked to stop can receive the request and resume later, and is stopped by
+    force in time."""
     for job in kernel.jobs.values():
         if isinstance(job.phase, Stopping) and job.phase.insists_at_s is not None:
             assert job.hears, job
@@ -81,15 +81,15 @@ def check_saved(kernel: Kernel) -> None:
 
 
 class Orders:
-    """The orders that have left so far."""
+    """The commands that were sent so far."""
 
     def __init__(self) -> None:
         self._newest: dict[JobId, StartWorkers] = {}
         self._changes: dict[JobId, ChangeMembership] = {}
 
     def check(self, command: Command, spec: JobSpec) -> None:
-        """All or nothing: an order to start names a slot for every worker of a legal size. It
-        begins a new attempt, or is the very order that was given before."""
+        """A start has a slot for every worker of an allowed size. It begins a new attempt, or
+        repeats the previous command."""
         if isinstance(command, StartWorkers | ChangeMembership):
             assert_fits(len(command.allocation), spec)
         if isinstance(command, StartWorkers):
@@ -101,7 +101,7 @@ class Orders:
             self._check_change(command)
 
     def _check_change(self, command: ChangeMembership) -> None:
-        """A later generation, or the very order again. Nobody who was left out comes back."""
+        """A later generation, or the same order again. A worker that was left out never returns."""
         before = self._changes.get(command.job_id)
         self._changes[command.job_id] = command
         assert len(set(command.workers)) == len(command.workers), command

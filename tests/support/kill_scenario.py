@@ -1,8 +1,8 @@
-"""A day of kills: jobs are submitted while the daemon, its nursery, keepers and workers are killed
-with -9. Some jobs are cancelled, held and released meanwhile, and some go before others.
+"""Submits jobs while the daemon, its fork server, supervisors and workers are killed with SIGKILL.
+Some jobs are cancelled, held and released meanwhile, and priorities differ.
 
-Every job takes two locks, one of its own and one of its GPU, and keeps them in all its processes:
-whoever starts while an earlier attempt, or another job on the same GPU, is still alive says so.
+Every job takes two locks, its own and that of its GPU, and keeps them in all its processes. A
+worker that starts while an earlier attempt or another job on its GPU is alive reports it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class KillScenario:
             )
             self.acknowledged.append(self._insist(request, key))
             self.keys.append(key)
-        # A thread has a connection of its own, and nobody else can close it.
+        # A thread has its own connection, and only this thread can close it.
         self.daemon.client.close()
 
     def _insist(self, request: JobRequest, key: str) -> str:

@@ -157,7 +157,7 @@ class LiveJob:
         return not is_under_way and held == len(self.members(attempt=self.attempt()))
 
     def _notes(self, kind: str, *, attempt: int = 1) -> Iterator[list[int]]:
-        """What its workers wrote down about steps. Somebody may be writing the last line."""
+        """The notes of the workers about their steps. The last line may be incomplete."""
         for path in self.daemon.place.glob(f"steps-{attempt}-*"):
             for line in path.read_text().splitlines(keepends=True):
                 if line.startswith(kind) and line.endswith("\n"):

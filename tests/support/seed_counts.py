@@ -1,4 +1,4 @@
-"""How much a randomised suite runs: a tenth by default, all with `scripts/test --long`, a fiftieth
+"""How much a randomised suite runs: a tenth by default, all with `scripts/test --long`, a hundredth
 with `scripts/test --fast`."""
 
 import os
@@ -11,12 +11,12 @@ IS_FAST = os.environ.get("ROTA_TEST_FAST") == "1"
 
 LONG_REASON = "takes minutes: scripts/test --long"
 only_long = pytest.mark.skipif(not IS_LONG, reason=LONG_REASON)
-"""For what cannot be cut to a tenth."""
+"""For tests that cannot run a tenth of their counts."""
 
 
 def count(full: int) -> int:
     """The number of examples or seeds to run now of a suite that has `full` of them."""
-    return full if IS_LONG else max(1, full // (50 if IS_FAST else 10))
+    return full if IS_LONG else max(1, full // (100 if IS_FAST else 10))
 
 
 def seeds(full: int) -> range:

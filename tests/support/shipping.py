@@ -11,7 +11,7 @@ from rota.daemon.artifacts.snapshots import Snapshots
 from rota.wire.manifest import SnapshotManifest
 
 UID = 4321
-"""Of somebody who ships; nobody in particular."""
+"""A user who ships code."""
 
 
 class DirectApi:

@@ -1,7 +1,7 @@
-"""Takes jobs through their lives in a real kernel, and hands out what a store is given to write.
+"""Runs jobs through a real kernel and returns the batches that a store has to write.
 
-A life is a list of steps, each a deed and two numbers that choose of whom and how; so Hypothesis
-can draw one, and a seeded child process can make the same one again.
+A workload is a list of steps: an action and two numbers that choose its job and its details. So
+Hypothesis can draw a workload, and a seeded child process can repeat it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How long a test waits for what has to come."""
+"""How long a test waits for an event that has to happen."""
 
 PATIENCE_S = 180.0
-"""Nobody waits so long for a thing that works: it is for a machine that has much else to do, and
-ends a test that would wait for ever."""
+"""A sound test waits a small part of this. The limit is for a busy machine, and ends a test that
+would wait for ever."""

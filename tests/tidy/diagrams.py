@@ -1,15 +1,18 @@
-"""Generates the drawings of the state table in the docs: `python -m tests.tidy.diagrams`."""
+"""Generates the drawings of the state table in docs/explain/job-life.md."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from rota.core.lifecycle.states import MEANINGS, TABLE, IgnoredTrigger, JobState, Trigger
 from tests.tidy.tree import ROOT
 
 JOB_LIFE = ROOT / "docs" / "explain" / "job-life.md"
-BEGIN = (
-    "<!-- drawn from rota.core.lifecycle.states by `python -m tests.tidy.diagrams`; do not edit -->"
-)
+BEGIN = "<!-- drawn from rota.core.lifecycle.states by scripts/generate; do not edit -->"
 END = "<!-- end of the drawing -->"
+
+
+def generated_files() -> dict[Path, str]:
+    return {JOB_LIFE: with_drawing(JOB_LIFE.read_text())}
 
 
 def with_drawing(text: str) -> str:
@@ -58,7 +61,3 @@ def transitions() -> Iterator[tuple[JobState, Trigger, JobState]]:
 
 def is_over(state: JobState) -> bool:
     return all(isinstance(to, IgnoredTrigger) for to in TABLE[state].values())
-
-
-if __name__ == "__main__":
-    JOB_LIFE.write_text(with_drawing(JOB_LIFE.read_text()))

@@ -1,14 +1,17 @@
-"""Draws the table of known failures for the reference: `python -m tests.tidy.failures`."""
+"""Generates the table of known failures in docs/reference/failures.md."""
+
+from pathlib import Path
 
 from rota.daemon.diagnosis.catalogue import FAILURES
 from tests.tidy.tree import ROOT
 
 REFERENCE = ROOT / "docs" / "reference" / "failures.md"
-BEGIN = (
-    "<!-- drawn from rota.daemon.diagnosis.catalogue by `python -m tests.tidy.failures`;"
-    " do not edit -->"
-)
+BEGIN = "<!-- drawn from rota.daemon.diagnosis.catalogue by scripts/generate; do not edit -->"
 END = "<!-- end of the table -->"
+
+
+def generated_files() -> dict[Path, str]:
+    return {REFERENCE: with_table(REFERENCE.read_text())}
 
 
 def with_table(text: str) -> str:
@@ -28,7 +31,3 @@ def table() -> str:
         is_retried = "yes" if each.is_retriable else ""
         rows.append(f"| **{each.name}** | {each.message} | {each.hint} | {is_retried} | {signs} |")
     return "\n".join(rows)
-
-
-if __name__ == "__main__":
-    REFERENCE.write_text(with_table(REFERENCE.read_text()))

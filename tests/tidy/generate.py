@@ -1,15 +1,13 @@
 """Writes all generated files; run by `scripts/generate`."""
 
-from tests.tidy import chart, config_tables, job_fields
+from tests.tidy import chart, command_pages, config_tables, diagrams, failures, job_fields
 
 
 def main() -> None:
     # The chart copies the CRD, so it comes last.
-    for generated in (job_fields.generated_files, config_tables.generated_files):
-        for path, text in generated().items():
+    for module in (job_fields, config_tables, command_pages, diagrams, failures, chart):
+        for path, text in module.generated_files().items():
             path.write_text(text)
-    for path, text in chart.generated_files().items():
-        path.write_text(text)
 
 
 if __name__ == "__main__":

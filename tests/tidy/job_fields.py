@@ -1,5 +1,6 @@
 """What the table of job fields generates: the spec of the CRD, and docs/reference/job-file.md."""
 
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tests.tidy.tree import ROOT
 CRD = ROOT / "deploy" / "kubernetes" / "base" / "crd.yaml"
 PAGE = ROOT / "docs" / "reference" / "job-file.md"
 INDENT = " " * 16
+DEFAULT = re.compile(r" \(default: ([^)]*)\)")
 BEGIN = f"{INDENT}# The fields of src/rota/wire/job_request.py; scripts/generate writes them.\n"
 END = f"{INDENT}# The end of the generated fields.\n"
 AMOUNT = {"x-kubernetes-int-or-string": True}
@@ -72,16 +74,18 @@ def schema(field: JobField) -> dict[str, Any]:
         shape = {**shape, "items": {**shape["items"], **within}}
     if field.type == "dict[str, str]" and "maxItems" in known:
         known["maxProperties"] = known.pop("maxItems")
-    enum = {"enum": list(info.choices)} if info.choices else {}
+    unset = [""] if field.default == "" else []
+    enum = {"enum": [*info.choices, *unset]} if info.choices else {}
     return {"description": info.text + notes, **shape, **enum, **known}
 
 
 def page_text() -> str:
     """The page with the current tables, after the introduction, which is written by hand."""
     parts = [PAGE.read_text().partition(TABLES)[0] + TABLES]
+    columns = ("field", "type", "default", "example", "flag", "since", "meaning")
+    head = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for group in GROUPS:
         rows = [_row(each) for each in job_fields().values() if each.info.group == group]
-        head = ["| field | value | example | flag | meaning |", "|---|---|---|---|---|"]
         parts.append("\n".join([f"## {group}", "", *head, *rows, ""]))
     settings = ", ".join(f"`{each.name}`" for each in job_fields().values() if each.info.is_setting)
     last = f"Only `command` is required. `.rota.toml` may set {settings}.\n"
@@ -94,11 +98,23 @@ def _row(field: JobField) -> str:
     cells = (
         f"`{field.name}`",
         _value_text(field),
+        _default_text(field),
         f"`{info.example}`",
         f"`{flag}`" if flag else "",
-        info.text,
+        info.since,
+        DEFAULT.sub("", info.text),
     )
     return "| " + " | ".join(cells) + " |"
+
+
+def _default_text(field: JobField) -> str:
+    if field.is_required:
+        return "required"
+    if named := DEFAULT.search(field.info.text):
+        return named[1]
+    if field.default in (None, "") or field.default == [] or field.default == {}:
+        return ""
+    return f"`{str(field.default).lower()}`"
 
 
 def _value_text(field: JobField) -> str:

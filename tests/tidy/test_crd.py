@@ -35,7 +35,7 @@ def test_files_that_the_table_of_job_fields_generates_are_up_to_date() -> None:
 
 
 def test_the_spec_has_every_field_of_a_job_file_and_no_other() -> None:
-    assert set(schema()["spec"]["properties"]) == {*job_fields(), "workers"}
+    assert set(schema()["spec"]["properties"]) == {*job_fields(), "size", "workers"}
     required = [each.name for each in job_fields().values() if each.is_required]
     assert schema()["spec"]["required"] == required
 

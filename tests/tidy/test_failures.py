@@ -6,7 +6,7 @@ from tests.tidy.failures import REFERENCE, with_table
 
 def test_the_reference_is_drawn_from_the_table() -> None:
     text = REFERENCE.read_text()
-    assert text == with_table(text), "run: python -m tests.tidy.failures"
+    assert text == with_table(text), "run scripts/generate"
 
 
 def test_every_failure_has_one_row_and_a_text() -> None:

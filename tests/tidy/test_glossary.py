@@ -1,10 +1,8 @@
 """Every word in the name of a package, module or class is in the glossary or is a plain word."""
 
-import ast
 import re
-from collections.abc import Iterator
 
-from tests.tidy.tree import ROOT, parse, python_files
+from tests.tidy.tree import ROOT, public_classes, python_files
 
 GLOSSARY = ROOT / "docs" / "GLOSSARY.md"
 CAPITALISED = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*")
@@ -43,8 +41,8 @@ turn unauthorized unavailable unhealthy unix unlisted update value waiter wakeup
 write yaml yet
 """
 PROPER_NAMES = """
-afs elasticflow ffdl fifo keras kubernetes l lightning nvml philly pollux rota srjf tiresias torch
-uvicorn voda
+afs elasticflow ffdl fifo keras kubernetes l lightning nvml philly pollux rota srjf tiresias tls
+torch uvicorn voda
 """
 FORMS = {
     "accounting": "account",
@@ -93,18 +91,12 @@ def test_words_of_class_names_are_defined() -> None:
     known = glossary_words() | plain | set(PROPER_NAMES.split())
     unknown = {
         f"{word} ({name})"
-        for name in public_classes()
+        for path in python_files("src", "trainer")
+        for name in public_classes(path)
         for word in map(str.lower, CAPITALISED.findall(name))
         if not is_known(word, known)
     }
     assert not unknown, f"define in {GLOSSARY.name}, or use another word: {sorted(unknown)}"
-
-
-def public_classes() -> Iterator[str]:
-    for path in python_files("src", "trainer"):
-        for node in ast.walk(parse(path)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                yield node.name
 
 
 def test_a_term_is_defined_once() -> None:

@@ -6,7 +6,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.tidy.tree import parse, python_files, relative
+from tests.tidy.tree import parse, python_files, relative, text_of
 
 # Words that fit any code.
 EMPTY_WORDS = {"common", "data", "helpers", "info", "manager", "misc", "utils"}
@@ -56,7 +56,7 @@ def test_reminders_name_an_issue() -> None:
 
 def comments(path: Path) -> Iterator[tuple[int, str]]:
     """Those of a file that has such a word anywhere: to take all apart would take seconds."""
-    if not REMINDER.search(path.read_text(encoding="utf-8")):
+    if not REMINDER.search(text_of(path)):
         return
     with tokenize.open(path) as source:
         for token in tokenize.generate_tokens(source.readline):

@@ -5,7 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.tidy.ratchet import complaints
-from tests.tidy.tree import parse, python_files, relative
+from tests.tidy.tree import parse, public_classes, python_files, relative
 
 MODULES_ENFORCED = 15
 MIN_DOCSTRING_LINES = 3
@@ -47,9 +47,8 @@ def test_every_package_says_what_it_is_for() -> None:
 def test_a_class_name_is_defined_once() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
     for path in python_files("src", "trainer"):
-        for node in ast.walk(parse(path)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(relative(path))
+        for name in public_classes(path):
+            places[name].append(relative(path))
     twice = {
         name: found for name, found in places.items() if len(found) > 1 and name not in PUBLIC_TWICE
     }

@@ -1,4 +1,4 @@
-"""The repository has pinned dependencies, working links, and no paths of one machine."""
+"""The repository has pinned dependencies and no paths of one machine."""
 
 import re
 import tomllib
@@ -10,8 +10,6 @@ from tests.tidy.tree import ROOT, project_files, relative, text_files
 PIN = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*==[0-9][0-9a-z.]*")
 REGISTRY = re.compile(r"pypi\.[a-z]|python[h]osted|npm[j]s|index[-_]url|find[-_]links")
 LOCK_FILE = re.compile(r".*[.-]lock(\..*)?|pylock\..*")
-LINK = re.compile(r"\]\(([^)\s]+)\)")
-CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 
 
 def settings() -> dict[str, Any]:
@@ -32,7 +30,8 @@ def test_constraints_are_names_and_versions_only() -> None:
 
 def test_every_dependency_is_pinned() -> None:
     project = settings()["project"]
-    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    dependencies = settings()["tool"]["hatch"]["metadata"]["hooks"]["custom"]["dependencies"]
+    groups = [dependencies, *project["optional-dependencies"].values()]
     groups.append(settings()["build-system"]["requires"])
     required = {re.split(r"[^\w-]", each)[0] for group in groups for each in group}
     ours = {"rota", "rota-trainer"}
@@ -51,23 +50,6 @@ def test_no_file_names_a_folder_of_one_machine() -> None:
     folders = "|".join(re.escape(str(folder)) for folder in (ROOT, Path.home()) if folder.name)
     pattern = re.compile(rf"(?<![\w.~$}}-])({folders}|/(root|work))/")
     assert [relative(path) for path, text in text_files() if pattern.search(text)] == []
-
-
-def test_links_between_documents_resolve() -> None:
-    broken = [
-        f"{relative(path)} -> {target}"
-        for path, text in text_files()
-        if path.suffix == ".md"
-        for target in LINK.findall(CODE.sub("", text))
-        if not resolves(path, target)
-    ]
-    assert not broken
-
-
-def resolves(page: Path, target: str) -> bool:
-    if re.match(r"[a-z]+:|#", target):
-        return True
-    return (page.parent / target.split("#", maxsplit=1)[0]).exists()
 
 
 def test_every_test_is_in_a_folder_that_is_run() -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +14,8 @@ SOURCE = ROOT / "src" / "rota"
 _SKIPPED_FOLDERS = {"__pycache__", "build", "dist", "node_modules"}
 _KEPT_HIDDEN_FOLDERS = {".ci", ".github"}
 
+_PUBLIC_CLASS = re.compile(r"^[ \t]*class ([^\W_]\w*)[(:\[]", re.MULTILINE)
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -20,11 +23,14 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def project_files() -> Iterator[Path]:
+@cache
+def project_files() -> tuple[Path, ...]:
     """Every file of the project, committed or not, without generated folders."""
+    found: list[Path] = []
     for folder, subfolders, names in os.walk(ROOT):
         subfolders[:] = sorted(name for name in subfolders if _is_ours(name))
-        yield from (Path(folder, name) for name in sorted(names) if name != ".git")
+        found += (Path(folder, name) for name in sorted(names) if name != ".git")
+    return tuple(found)
 
 
 def _is_ours(folder_name: str) -> bool:
@@ -35,11 +41,17 @@ def _is_ours(folder_name: str) -> bool:
 def text_files() -> Iterator[tuple[Path, str]]:
     for path in project_files():
         try:
-            yield path, path.read_text(encoding="utf-8")
+            yield path, text_of(path)
         except UnicodeDecodeError:
             continue
 
 
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
 def python_files(*folders: str) -> list[Path]:
     return sorted(
         path
@@ -50,7 +62,12 @@ def python_files(*folders: str) -> list[Path]:
 
 @cache
 def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    return ast.parse(text_of(path), filename=str(path))
+
+
+def public_classes(path: Path) -> list[str]:
+    """The names of the public classes of a module. Parsing the module would take longer."""
+    return _PUBLIC_CLASS.findall(text_of(path))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a message repeats of somebody's words stays short and harmless."""
+"""Values from users are cut and escaped in messages."""
 
 import pytest
 

@@ -16,6 +16,7 @@ from rota.api.router import LazyRoute
 from rota.api.routes import (
     daemon,
     events,
+    history,
     jobs,
     logs,
     metrics,
@@ -40,6 +41,7 @@ from rota.daemon.jobs.job_lookup import JobDirectory
 from rota.daemon.jobs.job_service import JobService
 from rota.daemon.jobs.submission import SubmissionService
 from rota.daemon.migration.migrator import Migrator
+from rota.daemon.submit_plan_service import SubmitPlanService
 from rota.daemon.training.report_service import ReportService
 
 DESCRIPTION = "Shares a lab's GPUs between the people who train on them."
@@ -53,6 +55,7 @@ class Services:
 
     job_service: JobService
     submissions: SubmissionService
+    submit_plans: SubmitPlanService
     directory: JobDirectory
     history: JobHistory
     log_reader: LogReader
@@ -105,7 +108,7 @@ def _app() -> FastAPI:
     )
     # Routes are matched in this order: the routes that each worker calls every second come first.
     first, others = (training, rendezvous), (jobs, events, logs, exec_routes, shipping)
-    for module in (*first, *others, nodes, daemon, tokens, metrics):
+    for module in (*first, *others, nodes, daemon, tokens, history, metrics):
         # `include_router` would build each route a second time.
         app.router.routes.extend(module.router.routes)
     errors.install(app)

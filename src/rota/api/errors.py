@@ -25,6 +25,7 @@ STATUS = {
     "not_found": 404,
     "ambiguous": 409,
     "array": 409,
+    "partial_id": 409,
     "unauthorized": 401,
     "forbidden": 403,
     "too_large": 413,

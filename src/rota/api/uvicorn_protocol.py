@@ -14,6 +14,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from rota.api.listeners import TlsFiles
 from rota.wire.codec import dump
 from rota.wire.daemon import Problem
 from rota.wire.exec import FRAME_BYTES_MAX
@@ -59,8 +60,8 @@ class ConnectionLimiter:
     """Counts connections. Above the limit, the connection that has been idle for longest is closed:
     idle connections never keep out a client with a request."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int | None = None) -> None:
+        self._most = _max_connections() if most is None else most
         self._count = 0
         self._waiting: dict[PeerProtocol, None] = {}
 
@@ -192,7 +193,8 @@ class PeerProtocol(HttpToolsProtocol):
         self._abandon()
         self.transport.write(b"HTTP/1.1 %s\r\n%s%s\r\n%s" % (status, kind, length, body))
         # Read and discard what the client still sends: closing earlier would lose the answer.
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # TLS connections cannot.
+            self.transport.write_eof()
         self._is_refused = True
         self._allow(LINGER_S)
 
@@ -214,14 +216,17 @@ class Server(uvicorn.Server):
         return nullcontext()
 
 
-def create_server(app: Any, *, timeouts: ClientTimeouts) -> Server:
-    protocol: Any = functools.partial(
-        PeerProtocol, timeouts=timeouts, limiter=ConnectionLimiter(_max_connections())
-    )
+def create_server(
+    app: Any, *, timeouts: ClientTimeouts, limiter: ConnectionLimiter, tls: TlsFiles | None = None
+) -> Server:
+    """Servers of one daemon share the `limiter`."""
+    protocol: Any = functools.partial(PeerProtocol, timeouts=timeouts, limiter=limiter)
     return Server(
         uvicorn.Config(
             app,
             http=protocol,
+            ssl_certfile=tls and tls.certificate,
+            ssl_keyfile=tls and tls.key,
             loop="none",
             lifespan="off",
             log_config=None,

@@ -17,6 +17,7 @@ from rota.cli.command import (
     flag,
     is_help,
     parse,
+    program_start,
     unknown_command,
     unknown_option,
 )
@@ -33,23 +34,22 @@ VERBS = {
         "profile",
     ),
     "logs": ("logs",),
-    "exec": ("exec", "shell", "port-forward"),
+    "exec": ("exec", "shell", "port-forward", "cp"),
     "report": ("report",),
-    "top": ("top",),
-    "daemon": ("up", "status", "down"),
+    "daemon": ("up", "status", "down", "doctor", "top"),
     "simulate": ("simulate",),
     "completion": ("completion",),
 }
 """Module -> its commands that have no noun. Each module lists its commands in `COMMANDS`."""
 
-NOUNS = ("nodes", "policy", "context", "token", "config", "store")
+NOUNS = ("nodes", "policy", "context", "token", "config", "store", "history")
 """Modules that are nouns: their commands are verbs, and `HELP` describes the noun."""
 
 SECTIONS = {
     "Jobs": ("submit", *VERBS["jobs"], "logs"),
-    "Running jobs": (*VERBS["exec"], "report", "top"),
+    "Running jobs": (*VERBS["exec"], "report"),
     "Daemon and nodes": (*VERBS["daemon"], "nodes", "policy", "token", "config", "store"),
-    "Other commands": ("context", "simulate", "completion"),
+    "Other commands": ("context", "history", "simulate", "completion"),
 }
 """The commands and nouns under the headings of the help."""
 
@@ -151,15 +151,16 @@ def _run_noun(noun: str, words: list[str], *, context: str) -> int:
 
 
 def _run(name: str, command: Command, *, words: Sequence[str], context: str) -> int:
-    from rota.cli.output.console import print_out
+    from rota.cli.output.console import print_out, use_json_errors
 
     path = " ".join(dict.fromkeys(("rota", name, command.name)))
     command = with_context(name, command)
-    if is_help(words):
+    if is_help(command, words):
         from rota.cli.help import command_help
 
         print_out(command_help(command, path=path))
         return 0
+    use_json_errors(is_json="--json" in words[: program_start(command, words)])
     values = parse(command, words, path=path)
     if name not in WITHOUT_DAEMON:
         context = values.pop("context") or context

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,8 @@ class CommandOption:
 
 class CommandArgument:
     """A word of a command line that is no option, or, if `is_repeatable`, all words that remain.
-    `may_be_bytes`: the words may be other bytes than UTF-8 text, like those of a command to run."""
+    `is_program`: the words are a command to run with its own options: no option of rota follows the
+    first word, and the words may be other bytes than UTF-8 text."""
 
     def __init__(
         self,
@@ -73,12 +74,13 @@ class CommandArgument:
         parse: Parser = str,
         is_repeatable: bool = False,
         is_required: bool = True,
-        may_be_bytes: bool = False,
+        is_program: bool = False,
         complete: Completer | None = None,
     ) -> None:
         self.name = name
         self.metavar = metavar
-        self.may_be_bytes = may_be_bytes or parse is Path
+        self.is_program = is_program
+        self.may_be_bytes = is_program or parse is Path
         self.text = text
         self.parse = parse
         self.is_repeatable = is_repeatable
@@ -171,15 +173,15 @@ def _unknown(path: str, what: str, *, hint: str) -> UsageError:
     return UsageError(path, f"no such {what}{', ' if hint else ''}{hint}")
 
 
-def is_help(words: Sequence[str]) -> bool:
-    """Whether the user asks for help. Words after `--` belong to the job's command."""
-    own, _ = _split(words)
+def is_help(command: Command, words: Sequence[str]) -> bool:
+    """Whether the user asks for help. The words of a program to run are not rota's."""
+    own, _ = _split(command, words)
     return any(each in HELP_NAMES for each in own)
 
 
 def parse(command: Command, words: Sequence[str], *, path: str) -> dict[str, Any]:
     """Return the values of all parameters by name."""
-    own, after_dashes = _split(words)
+    own, after_dashes = _split(command, words)
     try:
         given, rest = _option_parser(command.options).parse_known_args(own)
     except argparse.ArgumentError as error:
@@ -197,10 +199,47 @@ def parse(command: Command, words: Sequence[str], *, path: str) -> dict[str, Any
     return values
 
 
-def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words before and after the first `--`."""
-    end = words.index("--") if "--" in words else len(words)
-    return list(words[:end]), list(words[end + 1 :])
+def _split(command: Command, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words in which options are searched, and the words after them: those after the first
+    `--`, or from the first word of a program to run."""
+    begin = program_start(command, words)
+    if begin < len(words) and words[begin] == "--":
+        return list(words[:begin]), list(words[begin + 1 :])
+    return list(words[:begin]), list(words[begin:])
+
+
+def program_start(command: Command, words: Sequence[str]) -> int:
+    """The position of the first `--` or of the first word of a program to run; else the number of
+    words."""
+    takes_value = {
+        each: option.parse is not None for option in command.options for each in option.flags
+    }
+    programs = [place for place, each in enumerate(command.arguments) if each.is_program]
+    n_before = programs[0] if programs else len(words)
+    is_value = False
+    for place, word in enumerate(words):
+        if word == "--":
+            return place
+        if is_value:
+            is_value = False
+        elif word.startswith("--"):
+            is_value = takes_value.get(word, False)
+        elif word.startswith("-") and len(word) > 1:
+            is_value = _needs_next_word(word, takes_value)
+        elif n_before:
+            n_before -= 1
+        else:
+            return place
+    return len(words)
+
+
+def _needs_next_word(word: str, takes_value: Mapping[str, bool]) -> bool:
+    """Whether the last of the short options in a word, such as `-ab`, has its value in the next
+    word. `-n5` holds its value itself."""
+    for place, letter in enumerate(word[1:], start=1):
+        if takes_value.get(f"-{letter}", False):
+            return place == len(word) - 1
+    return False
 
 
 def _option_parser(options: Sequence[CommandOption]) -> argparse.ArgumentParser:
@@ -253,9 +292,11 @@ def _assigned(
     for each in arguments:
         if each.is_required and not words:
             raise UsageError(path, f"missing argument '{each.metavar}'")
-        if not each.may_be_bytes:
-            for word in words if each.is_repeatable else words[:1]:
+        for word in words if each.is_repeatable else words[:1]:
+            if not each.may_be_bytes:
                 _require_text(path, word, what=f"argument '{each.metavar}'")
+            if not word and not each.is_program:
+                raise UsageError(path, f"argument '{each.metavar}' is empty")
         if each.is_repeatable:
             values[each.name], words = [each.parse(word) for word in words], []
         else:

@@ -1,4 +1,4 @@
-"""Completes commands, options, jobs, nodes, states and contexts when the user presses Tab.
+"""Completes commands, options and their values when the user presses Tab.
 
 The shell waits for the result and shows everything that is printed. So a slow daemon gives no
 suggestions, and every error is silent.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rota.cli.command import Command, CommandOption
     from rota.client import Client
+    from rota.wire.job_view import JobView
 
 Suggestions = list[tuple[str, str]]
 """Pairs of a word and its description."""
@@ -32,19 +33,47 @@ def suggestions(words: Sequence[str], *, shell: str) -> str:
 
 
 def jobs(incomplete: str) -> Suggestions:
-    """The user's own jobs: every id, and every name that only one job has."""
+    """The user's own jobs, those that have not ended first: ids, and names that mean one job."""
+    from rota.client import Client
+    from rota.wire.job_view import LIVE_STATES
+
+    def fetch(rota: Client) -> Suggestions:
+        found = rota.jobs(user=rota.me(), limit=MAX_JOBS, skip=0).jobs
+        live = [job for job in found if job.state in LIVE_STATES]
+        ended = [job for job in found if job.state not in LIVE_STATES]
+        return [*_names_and_ids(live, live), *_names_and_ids(ended, found)]
+
+    return _matching(lambda: fetch(Client(answer_s=ANSWER_TIMEOUT_S)), incomplete)
+
+
+def _names_and_ids(jobs: Sequence[JobView], others: Sequence[JobView]) -> Suggestions:
+    """The names that no other job has, then the ids."""
+    names = [job.name for job in others]
+    by_name = [(job.name, f"{job.id} {job.state}") for job in jobs if names.count(job.name) < 2]
+    return [*by_name, *((job.id, f"{job.name} {job.state}") for job in jobs)]
+
+
+def projects(incomplete: str) -> Suggestions:
+    """The projects of the daemon's usage, and those of the newest jobs."""
     from rota.client import Client
 
     def fetch(rota: Client) -> Suggestions:
-        found = rota.jobs(user=rota.me(), limit=MAX_JOBS).jobs
-        names = [job.name for job in found]
-        by_name = [
-            (job.name, f"{job.id} {job.state}") for job in found if names.count(job.name) < 2
-        ]
-        by_id = [(job.id, f"{job.name} {job.state}") for job in found]
-        return [*by_name, *by_id]
+        used = [each.project for each in rota.status().usage]
+        recent = [job.project for job in rota.jobs(limit=MAX_JOBS).jobs]
+        return [(name, "") for name in sorted({*used, *recent}) if name]
 
     return _matching(lambda: fetch(Client(answer_s=ANSWER_TIMEOUT_S)), incomplete)
+
+
+def policies(incomplete: str) -> Suggestions:
+    from rota.policies.registry import names
+
+    return _matching(lambda: [(name, "") for name in names()], incomplete)
+
+
+def choices(words: Sequence[str]) -> Callable[[str], Suggestions]:
+    """A completer of fixed words."""
+    return lambda incomplete: _matching(lambda: [(word, "") for word in words], incomplete)
 
 
 def nodes(incomplete: str) -> Suggestions:
@@ -67,9 +96,11 @@ def contexts(incomplete: str) -> Suggestions:
 
 
 def states(incomplete: str) -> Suggestions:
+    """States, also after others and a comma: `running,que`."""
     from rota.wire.job_view import STATES
 
-    return _matching(lambda: [(state, "") for state in STATES], incomplete)
+    before, comma, _ = incomplete.rpartition(",")
+    return _matching(lambda: [(f"{before}{comma}{state}", "") for state in STATES], incomplete)
 
 
 def _matching(find: Callable[[], Suggestions], incomplete: str) -> Suggestions:
@@ -97,8 +128,11 @@ def _suggest(before: list[str], incomplete: str) -> Suggestions:
 
 
 def _parameters(command: Command, words: list[str], *, incomplete: str) -> Suggestions:
-    """The values of an option that waits for its value; else options or arguments."""
-    if "--" in words:
+    """The values of an option that waits for its value; else options or arguments. The words of a
+    program to run are completed by the shell, as names of files."""
+    from rota.cli.command import program_start
+
+    if program_start(command, words) < len(words):
         return []
     options = {flag: option for option in command.options for flag in option.flags}
     if words and (option := options.get(words[-1])) and option.parse is not None:

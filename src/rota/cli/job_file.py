@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import math
 import shlex
+import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 from rota.errors import InputError, InputLocation, UserError, did_you_mean, shown
 from rota.wire.job_request import JobRequest, job_fields
 
+STDIN = Path("-")
 MAX_BYTES = 1024**2
 MAX_VALUES = MAX_BYTES
 """A file within `MAX_BYTES` has fewer values than this, unless references multiply them."""
@@ -60,10 +63,10 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a regular file. A pipe or a device could block, or never end."""
+    """The first bytes of a file, or of stdin if the name is `-`."""
     where = InputLocation(str(path))
     try:
-        with path.open("rb") as file:
+        with nullcontext(_stdin()) if path == STDIN else path.open("rb") as file:
             # At most this much, also of a device without an end. A pipe is read, as in `-f <(...)`.
             content = file.read(MAX_BYTES + 1)
     except IsADirectoryError:
@@ -76,9 +79,15 @@ def _content(path: Path) -> bytes:
     return content
 
 
+def _stdin() -> BinaryIO:
+    if sys.stdin is None:
+        raise UserError("standard input is closed", "'-f -' reads the job file from stdin")
+    return sys.stdin.buffer
+
+
 def request(values: dict[str, Any]) -> JobRequest:
     if not values.get("command"):
-        raise UserError("the job has no command", "put the command after --")
+        raise UserError("the job has no command", "write it behind the options, or use -f FILE")
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(
@@ -184,7 +193,10 @@ def _value(where: InputLocation, value: Any) -> Any:
     """The value in the type of its field."""
     field = job_fields()[where.field or ""]
     if field.type == "str":
-        return _text(where, value)
+        found = _text(where, value)
+        if field.name == "name" and not found:
+            raise InputError(where, "the name is empty", "give a name, or leave out the field")
+        return found
     if field.type == "list[str]":
         if field.name == "command" and isinstance(value, str):
             return _words(where, value)

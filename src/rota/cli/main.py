@@ -10,6 +10,7 @@ Imports that take time are inside `run`, which handles an interrupt.
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -18,9 +19,12 @@ from contextvars import copy_context
 from io import TextIOWrapper
 from typing import cast
 
-from rota.cli.output.console import print_err, print_out
+from rota.cli.output.console import print_err, print_error, print_out, use_json_errors
 
 FAILED = 1
+WRONG_INPUT = 2
+WRONG_NAMES = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
+"""Errors of a file name that the user gave."""
 INTERRUPTED = 130
 GC_THRESHOLD = 20_000
 """New objects between two garbage collections. With Python's 700, collections during the imports
@@ -71,8 +75,14 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         # An error of opening a file has a name; an error of writing the output has none.
         what = error.filename or "cannot write the output"
-        print_err(f"{what}: {error.strerror or error}")
-        return FAILED
+        _print_os_error(f"{what}: {error.strerror or error}")
+        return WRONG_INPUT if error.filename and error.errno in WRONG_NAMES else FAILED
+
+
+def _print_os_error(message: str) -> None:
+    from rota.errors import RotaError
+
+    print_error(RotaError(message))
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -84,11 +94,12 @@ def _run(arguments: Sequence[str]) -> int:
 
         print_out(suggestions(arguments, shell=shell))
         return 0
+    use_json_errors(is_json=False)
     try:
         # A copied context, so that --context of this command does not apply to the next one.
         return copy_context().run(run_command, arguments)
     except RotaError as error:
-        print_err(str(error))
+        print_error(error)
         return error.exit_code
 
 

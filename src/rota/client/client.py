@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from rota.client.endpoint import Endpoint, NoDaemonError, endpoint_of, find, parse
 from rota.client.http import ANSWER_S, HTTP_OK, Http, loaded, unexpected_response
-from rota.errors import UnavailableError
+from rota.errors import UnavailableError, UserError
 from rota.wire.job_view import FINAL_STATES, JobList, JobView
 from rota.wire.streams import SILENCE_S
 
@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from rota.client.http import StreamEvent
     from rota.client.log_follow import ReconnectDeadline
     from rota.client.shipping import Uploads
-    from rota.wire.daemon import NodeView, Status, TokenView
+    from rota.wire.daemon import NodeView, SettingView, Status, TokenView
+    from rota.wire.history import HistoryPage
+    from rota.wire.job_changes import ChangedJobs, JobSelection
     from rota.wire.job_request import JobRequest
     from rota.wire.jobs import JobDetails, LogPiece, LogRange, StoryEntry
     from rota.wire.moves import MoveRequest
+    from rota.wire.submit_plan import SubmitPlan
     from rota.wire.training import JobProfile
 
 PAGE = 100
@@ -53,13 +56,17 @@ class Client:
         context: str = "",
         answer_s: float = ANSWER_S,
         silence_s: float = SILENCE_S,
+        takes_context: bool = True,
     ) -> None:
         """`answer_s`: timeout of a request. `silence_s`: a stream on which the daemon sends nothing
-        for this time is lost, and the client reconnects."""
+        for this time is lost, and the client reconnects. `takes_context`: a submitted job takes
+        along the folder, umask and variables of this process, as with the command line (see
+        `submit_context.py`)."""
         named = url if isinstance(url, Endpoint) else parse(url) if url else None
         self.endpoint: Endpoint = named or (endpoint_of(context) if context else find())
         self._http = Http(self.endpoint, token, answer_s=answer_s, silence_s=silence_s)
         self.token = self._http.token
+        self._takes_context = takes_context
 
     def __enter__(self) -> Self:
         return self
@@ -81,13 +88,24 @@ class Client:
         """Submit a job and return its id (of an array: the first id) once the daemon has stored it.
         `origin` is the daemon from which the job was moved, for its event history."""
         headers = {"Rota-Moved-From": origin} if origin else {}
+        [job] = [job] if origin else self._complete([job])
         return self._post_once("/jobs", job, key=key, headers=headers)[0]
 
     def submit_many(self, jobs: Sequence[JobRequest], *, key: str = "") -> list[str]:
         """Submit all jobs or none. A broken connection is retried: the idempotency key makes sure
         that a repeated submit creates no second job."""
+        jobs = self._complete(jobs)
         path, body = ("/jobs", jobs[0]) if len(jobs) == 1 else ("/jobs/batch", {"jobs": list(jobs)})
         return self._post_once(path, body, key=key)
+
+    def _complete(self, jobs: Sequence[JobRequest]) -> Sequence[JobRequest]:
+        """The requests as the daemon expects them, with what they take along from this process."""
+        if not self._takes_context:
+            return jobs
+        from rota.client.submit_context import inherited_patterns, with_submit_context, with_texts
+
+        inherited = inherited_patterns()
+        return [with_submit_context(with_texts(job), inherited=inherited) for job in jobs]
 
     def _post_once(
         self, path: str, body: object = None, *, key: str, headers: Mapping[str, str] = NO_HEADERS
@@ -108,8 +126,16 @@ class Client:
 
     def check(self, jobs: Sequence[JobRequest]) -> list[JobView]:
         """Return the jobs that a submit would queue, without queueing them."""
-        answer = self._http.ask("POST", "/jobs/check", body={"jobs": list(jobs)})
+        body = {"jobs": list(self._complete(jobs))}
+        answer = self._http.ask("POST", "/jobs/check", body=body)
         return loaded(list[JobView], answer)
+
+    def plan(self, jobs: Sequence[JobRequest]) -> SubmitPlan:
+        """Return where and when the jobs of a submit would start, without queueing them."""
+        from rota.wire.submit_plan import SubmitPlan
+
+        body = {"jobs": list(self._complete(jobs))}
+        return loaded(SubmitPlan, self._http.ask("POST", "/jobs/plan", body=body))
 
     def ship(self, folder: Path) -> str:
         """Upload the files of a directory that the daemon does not have; return the snapshot id."""
@@ -134,9 +160,18 @@ class Client:
         word: str = "",
         before: int | None = None,
         limit: int = PAGE,
+        skip: int | None = None,
     ) -> JobList:
-        """Return a page of jobs, newest first. Empty `user`: jobs of all users."""
-        query = {"user": user, "state": list(states), "project": project, "word": word}
+        """Return a page of jobs, newest first. Empty `user`: jobs of all users. With `skip`: in the
+        order of the queue, without the first jobs (see `JobList`)."""
+        query: dict[str, object] = {
+            "user": user,
+            "state": list(states),
+            "project": project,
+            "word": word,
+        }
+        if skip is not None:
+            query |= {"order": "queue", "skip": skip}
         answer = self._http.ask("GET", "/jobs", query={**query, "before": before, "limit": limit})
         return loaded(JobList, answer)
 
@@ -145,6 +180,10 @@ class Client:
         from rota.wire.jobs import JobDetails
 
         return loaded(JobDetails, self._http.ask("GET", f"/jobs/{_quoted(job)}"))
+
+    def named(self, word: str) -> list[JobView]:
+        """Return the job that a word names, or all jobs of the array that it names."""
+        return loaded(list[JobView], self._http.ask("GET", f"/jobs/{_quoted(word)}/jobs"))
 
     def again(self, job: str) -> JobRequest:
         """Return the request that submits the same job again. Only for the job's owner."""
@@ -157,6 +196,14 @@ class Client:
         from rota.wire.jobs import StoryEntry
 
         return loaded(list[StoryEntry], self._http.ask("GET", f"/jobs/{_quoted(job)}/story"))
+
+    def history(self, *, since_s: float = 0.0, before: int | None = None) -> HistoryPage:
+        """Return a page of the jobs that have run and were submitted after `since_s`, newest first:
+        own jobs, for administrators the jobs of all users."""
+        from rota.wire.history import HistoryPage
+
+        query = {"since_s": since_s, "before": before}
+        return loaded(HistoryPage, self._http.ask("GET", "/history", query=query))
 
     def profile(self, job: str) -> JobProfile:
         """Return the measurements of a job: epoch times per size, and training steps."""
@@ -241,14 +288,25 @@ class Client:
     def release(self, job: str, *, reason: str = "") -> JobView:
         return self._act(job, "release", reason=reason)
 
-    def resize(self, job: str, workers: int | None) -> JobView:
-        """Fix the number of workers. None: let the policy choose the number."""
-        body = {"workers": workers}
+    def resize(self, job: str, gpus: int | None) -> JobView:
+        """Fix the number of GPUs. None: let the policy choose the number."""
+        body = {"gpus": gpus}
         return loaded(JobView, self._http.ask("POST", f"/jobs/{_quoted(job)}/resize", body=body))
 
+    def change_jobs(self, action: str, selection: JobSelection) -> ChangedJobs:
+        """Cancel, hold or release (`action`) all selected jobs in one event."""
+        from rota.wire.job_changes import ChangedJobs
+
+        return loaded(ChangedJobs, self._http.ask("POST", f"/jobs/{action}", body=selection))
+
     def resubmit(self, job: str, *, key: str = "") -> str:
-        """Submit the same job again and return the new id; retried like `submit`."""
-        return self._post_once(f"/jobs/{_quoted(job)}/resubmit", key=key)[0]
+        """Submit the same job again and return the new id (of an array: the first id); retried
+        like `submit`."""
+        return self.resubmit_all(job, key=key)[0]
+
+    def resubmit_all(self, job: str, *, key: str = "") -> list[str]:
+        """As `resubmit`; return the ids of all jobs of an array."""
+        return self._post_once(f"/jobs/{_quoted(job)}/resubmit", key=key)
 
     def move_later(self, plan: MoveRequest) -> list[JobView]:
         """Ask the daemon to move jobs to another daemon if they are still queued after a while.
@@ -265,6 +323,12 @@ class Client:
         from rota.wire.daemon import Status
 
         return loaded(Status, self._http.ask("GET", "/status"))
+
+    def settings(self) -> list[SettingView]:
+        """Return the settings that the daemon uses."""
+        from rota.wire.daemon import SettingView
+
+        return loaded(list[SettingView], self._http.ask("GET", "/settings"))
 
     def me(self) -> str:
         """Return the name under which the daemon knows this user."""
@@ -337,4 +401,6 @@ def _new_deadline() -> ReconnectDeadline:
 
 
 def _quoted(word: str) -> str:
+    if not word:
+        raise UserError("the name is empty", "give the id or the name of a job")
     return quote(word, safe="")

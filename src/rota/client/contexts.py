@@ -37,7 +37,8 @@ _OTHERS = 0o077
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One daemon. `kubeconfig` is the file with `kube_context`; empty: the file of kubectl."""
+    """One daemon. `kubeconfig` is the file with `kube_context`; empty: the file of kubectl.
+    `allows_plain_http`: the token may go to a `http://` URL."""
 
     url: str
     token: str = field(default="", repr=False)
@@ -45,6 +46,7 @@ class Context:
     is_kubernetes: bool = False
     kubeconfig: str = ""
     kube_context: str = ""
+    allows_plain_http: bool = False
 
     def secret(self) -> str:
         """Return the current token; empty if there is none."""
@@ -101,6 +103,8 @@ def _require_types(found: Contexts) -> None:
     for each in found.contexts.values():
         values += [each.url, each.token, each.token_file, each.kubeconfig, each.kube_context]
     if not all(isinstance(value, str) for value in values):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError
+    if any(each.allows_plain_http not in (True, False) for each in found.contexts.values()):
         raise TypeError
 
 

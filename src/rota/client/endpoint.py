@@ -9,10 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rota.config.paths import LOCAL, SOCKET_NAME, SYSTEM_STATE, contexts_file, state_dir
+from rota.config.paths import (
+    LOCAL,
+    SOCKET_NAME,
+    STORE_NAME,
+    SYSTEM_STATE,
+    contexts_file,
+    state_dir,
+)
 from rota.errors import UnavailableError, UserError, shown
 
 
@@ -28,16 +35,22 @@ requested_context: ContextVar[str] = ContextVar("asked_for", default="")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The Unix socket or URL of a daemon, and the token for it. `refuses` returns whether the
-    client must not connect to an IP address, whatever host name resolved to it."""
+    """The Unix socket or URL of a daemon, and the token for it.
+
+    A URL `https://HOST:PORT#sha256=FINGERPRINT` means: trust exactly this certificate.
+    `allows_plain_http`: send the token also to a `http://` URL, where the daemon cannot be
+    verified. `refuses` returns whether the client must not connect to an IP address, whatever host
+    name resolved to it.
+    """
 
     socket: str = ""
     url: str = ""
     token: str = field(default="", repr=False)
+    allows_plain_http: bool = False
     refuses: Callable[[str], bool] | None = None
 
     def __str__(self) -> str:
-        return self.socket or self.url
+        return self.socket or self.url.partition("#")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +92,11 @@ def endpoint_of(name: str) -> Endpoint:
 
     context = contexts.read().get(name)
     found = parse(context.url)
-    return Endpoint(found.socket, found.url, token=context.secret() or spare)
+    return replace(
+        found,
+        token=context.secret() or spare,
+        allows_plain_http=context.allows_plain_http or found.allows_plain_http,
+    )
 
 
 def _used_context() -> str:
@@ -93,10 +110,28 @@ def _used_context() -> str:
 
 
 def _local_socket() -> str:
+    """The socket of the user's own daemon if it runs, else that of the machine's daemon, also if
+    that one is down; on a machine without a daemon of its own, the user's."""
     own = state_dir() / SOCKET_NAME
-    system = SYSTEM_STATE / SOCKET_NAME
-    is_own = bool(os.environ.get("ROTA_HOME")) or own.exists() or not system.exists()
-    return str(own if is_own else system)
+    is_own = bool(os.environ.get("ROTA_HOME")) or own.exists() or not _has_system_daemon()
+    return str(own if is_own else SYSTEM_STATE / SOCKET_NAME)
+
+
+def _has_system_daemon() -> bool:
+    """Whether this machine has a daemon for all users, running or not."""
+    return (SYSTEM_STATE / SOCKET_NAME).exists() or (SYSTEM_STATE / STORE_NAME).exists()
+
+
+def no_daemon(endpoint: Endpoint) -> NoDaemonError:
+    """The error if no daemon listens at the endpoint."""
+    if not endpoint.socket:
+        return NoDaemonError(f"no daemon at {endpoint}", "check the address")
+    if os.geteuid() != 0 and Path(endpoint.socket).parent == SYSTEM_STATE:
+        return NoDaemonError(
+            f"the daemon of this machine is down (no daemon at {endpoint})",
+            "ask an administrator to start it with 'systemctl start rota'",
+        )
+    return NoDaemonError(f"no daemon at {endpoint}", "start one with 'rota up --detach'")
 
 
 def parse(text: str, what: str = "ROTA_URL") -> Endpoint:
@@ -106,7 +141,8 @@ def parse(text: str, what: str = "ROTA_URL") -> Endpoint:
         path = Path(text.removeprefix("unix://").removeprefix("unix:"))
         return Endpoint(socket=str(path), token=token)
     if text.startswith(("http://", "https://")):
-        return Endpoint(url=text.removesuffix("/"), token=token)
+        is_allowed = os.environ.get("ROTA_PLAIN_HTTP", "") == "true"
+        return Endpoint(url=text.removesuffix("/"), token=token, allows_plain_http=is_allowed)
     raise UserError(
-        f"{what}: invalid address '{shown(text)}'", "write http://HOST:PORT or unix:///PATH"
+        f"{what}: invalid address '{shown(text)}'", "write https://HOST:PORT or unix:///PATH"
     )

@@ -18,11 +18,11 @@ from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
-from websockets.sync.client import ClientConnection, connect, unix_connect
+from websockets.sync.client import ClientConnection, connect
 
 from rota.client.client import Client
-from rota.client.endpoint import Endpoint, NoDaemonError
-from rota.client.http import AnswerError
+from rota.client.endpoint import no_daemon
+from rota.client.http import AnswerError, open_socket, require_verified
 from rota.errors import RotaError, UnavailableError
 from rota.wire.codec import dump, load
 from rota.wire.exec import (
@@ -180,7 +180,7 @@ def _opened(
         raise _refusal(error) from None
     except (OSError, InvalidHandshake) as error:
         if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-            raise _no_daemon(rota.endpoint) from None
+            raise no_daemon(rota.endpoint) from None
         raise UnavailableError(f"no response from {rota.endpoint}: {error}", "try again") from None
     with opening as connection:
         enable_tcp_keepalive(connection.socket)
@@ -195,15 +195,15 @@ def _connect(rota: Client, path: str) -> ClientConnection:
         "close_timeout": 2.0,
         "additional_headers": {"Authorization": f"Bearer {rota.token}"} if rota.token else {},
     }
-    if rota.endpoint.socket:
-        return _typed(unix_connect)(rota.endpoint.socket, uri=f"ws://rota{path}", **options)
-    url = f"ws{rota.endpoint.url.removeprefix('http')}{path}"
-    return _typed(connect)(url, proxy=None, **options)
+    if rota.token:
+        require_verified(rota.endpoint)
+    opened, host = open_socket(rota.endpoint)
+    # The socket is encrypted already, so the library sees a plain connection.
+    return _connect_websocket(f"ws://{host}{path}", sock=opened, proxy=None, **options)
 
 
-def _typed(open_connection: object) -> Callable[..., ClientConnection]:
-    """Give a type to a function whose return type depends on its options."""
-    return cast("Callable[..., ClientConnection]", open_connection)
+_connect_websocket = cast("Callable[..., ClientConnection]", connect)
+"""With a type, which depends on the options of the function."""
 
 
 def _refusal(error: InvalidStatus) -> RotaError:
@@ -217,7 +217,3 @@ def _refusal(error: InvalidStatus) -> RotaError:
     if error.response.status_code >= FIRST_SERVER_ERROR:
         return UnavailableError(message, hint)
     return AnswerError(code, message, hint)
-
-
-def _no_daemon(endpoint: Endpoint) -> NoDaemonError:
-    return NoDaemonError(f"no daemon at {endpoint}", "start one with 'rota up --detach'")

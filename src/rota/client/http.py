@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import socket
 import time
@@ -15,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
-from rota.client.endpoint import Endpoint, NoDaemonError
+from rota.client.endpoint import Endpoint, NoDaemonError, no_daemon
 from rota.client.http_connection import HttpConnection, HttpResponse, ProtocolError
 from rota.errors import RotaError, UnavailableError, UserError, shown
 from rota.wire.codec import dump_brief, load
@@ -29,6 +30,8 @@ CHUNK = 65536
 MAX_EVENT_BYTES = 16 * 1024**2
 """The longest line of an event stream. Pieces of logs are much shorter."""
 CONNECT_S = 5.0
+FINGERPRINT = re.compile(r"sha256=([0-9a-f]{64})")
+"""The fragment of a URL whose certificate the client knows."""
 CHECK = "run 'rota status' to check the daemon"
 Query = Mapping[str, Any]
 T = TypeVar("T")
@@ -158,7 +161,7 @@ class Http:
             try:
                 known = self._idle.pop()
             except IndexError:
-                return connect(self.endpoint, answer_s=self._answer_s), False
+                return self._connect(self._answer_s), False
             if not _is_over(known):
                 return known, True
             known.close()
@@ -167,12 +170,17 @@ class Http:
         headers = {"Accept": accept, "Content-Type": "application/json"}
         return {**headers, "Authorization": f"Bearer {self.token}"} if self.token else headers
 
+    def _connect(self, answer_s: float) -> HttpConnection:
+        if self.token:
+            require_verified(self.endpoint)
+        return connect(self.endpoint, answer_s=answer_s)
+
     @contextmanager
     def _stream(
         self, path: str, query: Query, *, accept: str, silence_s: float
     ) -> Generator[HttpResponse]:
         with self._translated_errors():
-            connection = connect(self.endpoint, answer_s=silence_s)
+            connection = self._connect(silence_s)
         try:
             with self._translated_errors():
                 connection.request("GET", _path(path, query), headers=self._headers(accept))
@@ -308,21 +316,38 @@ def _query_value(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
 
+def require_verified(endpoint: Endpoint) -> None:
+    """Raise `UserError` before a secret goes to a daemon that the client cannot verify: another
+    user of its machine could hold the port, and the network could read the secret."""
+    if endpoint.url.startswith("http://") and not endpoint.allows_plain_http:
+        raise UserError(
+            f"the token is not sent to {endpoint}: without TLS the daemon cannot be verified",
+            "use the https URL that 'rota status' shows on the daemon's machine; to send the token"
+            " nevertheless, set ROTA_PLAIN_HTTP=true, or add the context with --plain-http",
+        )
+
+
 def connect(endpoint: Endpoint, *, answer_s: float) -> HttpConnection:
     """Open a connection. `answer_s` is the timeout of responses on it."""
+    opened, host = open_socket(endpoint)
+    opened.settimeout(answer_s)
+    enable_tcp_keepalive(opened)
+    return HttpConnection(opened, host=host)
+
+
+def open_socket(endpoint: Endpoint) -> tuple[socket.socket, str]:
+    """Connect to a daemon, with TLS if its URL says so. Returns the value of the Host header, too.
+    Raises `UserError` if the certificate is not trusted."""
     address = None if endpoint.socket else _address(endpoint.url)
     try:
         opened = _unix(endpoint.socket) if address is None else _tcp(address, endpoint)
     except (OSError, UnicodeError):  # UnicodeError: a host name that cannot be encoded.
-        hint = "start one with 'rota up --detach'" if endpoint.socket else "check the address"
-        raise NoDaemonError(f"no daemon at {endpoint}", hint) from None
+        raise no_daemon(endpoint) from None
     # Check the address after connecting: a host name can resolve to another address each time.
     if endpoint.refuses and endpoint.refuses(found := str(opened.getpeername()[0])):
         opened.close()
         raise UserError(f"connection refused: {endpoint} has the forbidden address {found}")
-    opened.settimeout(answer_s)
-    enable_tcp_keepalive(opened)
-    return HttpConnection(opened, host="rota" if address is None else address.header)
+    return opened, "rota" if address is None else address.header
 
 
 def _unix(path: str) -> socket.socket:
@@ -337,12 +362,15 @@ def _unix(path: str) -> socket.socket:
 
 
 class _Address:
-    """The host and port of a URL."""
+    """The host and port of a URL, and the fingerprint of the certificate that the client trusts."""
 
-    def __init__(self, host: str, port: int | None, *, is_encrypted: bool) -> None:
+    def __init__(
+        self, host: str, port: int | None, *, is_encrypted: bool, fingerprint: str
+    ) -> None:
         self.host = host
         self.port = port or (443 if is_encrypted else 80)
         self.is_encrypted = is_encrypted
+        self.fingerprint = fingerprint
         name = f"[{host}]" if ":" in host else host
         self.header = f"{name}:{port}" if port else name
 
@@ -351,23 +379,27 @@ def _tcp(address: _Address, endpoint: Endpoint) -> socket.socket:
     opened = socket.create_connection((address.host, address.port), timeout=CONNECT_S)
     try:
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return (
-            _encrypted(opened, address.host, endpoint=endpoint) if address.is_encrypted else opened
-        )
+        if not address.is_encrypted:
+            return opened
+        # Imported here, because most commands use the socket of this machine and must start fast.
+        from rota.client import tls  # noqa: PLC0415
+
+        return tls.wrap(opened, address.host, fingerprint=address.fingerprint, shown=str(endpoint))
     except BaseException:
         opened.close()
         raise
 
 
-def _encrypted(opened: socket.socket, host: str, *, endpoint: Endpoint) -> socket.socket:
-    # Imported here, because most commands use the socket of this machine and must start fast.
-    import ssl  # noqa: PLC0415
+def certificate_fingerprint(endpoint: Endpoint) -> str:
+    """The fingerprint of the certificate at a https URL; empty if an authority that this machine
+    trusts has signed it. Sends nothing but the TLS handshake."""
+    from rota.client import tls  # noqa: PLC0415
 
+    address = _address(endpoint.url)
     try:
-        context = ssl.create_default_context()
-        return context.wrap_socket(opened, server_hostname=host)
-    except ssl.SSLError as error:
-        raise UnavailableError(f"TLS error at {endpoint}: {error.reason or error}") from None
+        return tls.untrusted_fingerprint(address.host, address.port, timeout_s=CONNECT_S)
+    except (OSError, UnicodeError):
+        raise NoDaemonError(f"no daemon at {endpoint}", "check the address") from None
 
 
 def check_url(endpoint: Endpoint) -> None:
@@ -385,11 +417,18 @@ def _address(url: str) -> _Address:
     is_odd = parts.path not in ("", "/") or parts.query or "@" in parts.netloc
     if not host or is_odd or not host.isprintable() or " " in host:
         raise _invalid_address(url)
-    return _Address(host, port, is_encrypted=parts.scheme == "https")
+    is_encrypted, fingerprint = parts.scheme == "https", ""
+    if parts.fragment:
+        match = FINGERPRINT.fullmatch(parts.fragment.lower())
+        if match is None or not is_encrypted:
+            what = f"invalid fingerprint '{shown(parts.fragment)}'"
+            raise UserError(what, "write https://HOST:PORT#sha256= and 64 hexadecimal digits")
+        fingerprint = match[1]
+    return _Address(host, port, is_encrypted=is_encrypted, fingerprint=fingerprint)
 
 
 def _invalid_address(url: str) -> UserError:
     """The message leaves out user and password: it may end up in a log."""
     scheme, separator, rest = url.rpartition("://")
     address = f"{scheme}{separator}{rest.rpartition('@')[2]}"
-    return UserError(f"invalid daemon address '{shown(address)}'", "write http://HOST:PORT")
+    return UserError(f"invalid daemon address '{shown(address)}'", "write https://HOST:PORT")

@@ -1,6 +1,6 @@
 """`.rotaignore`: patterns of files that are not shipped.
 
-The rules are those of `.gitignore`, which pathspec implements; docs/reference/ship.md lists them.
+The rules are those of `.gitignore`, which pathspec implements; docs/how-to/ship-code.md lists them.
 Only the file in the top directory is read.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
 from pathspec import GitIgnoreSpec
 
@@ -17,6 +18,12 @@ from rota.errors import InputError, InputLocation, UserError, shown
 FILE_NAME = ".rotaignore"
 DEFAULT_IGNORE = (".git", "__pycache__", ".venv", "node_modules", "*.pyc")
 MAX_FILE_BYTES = 64 * 1024
+STAR = "[^/]*"
+FOLDERS = "(?:/.+)?/"
+"""How pathspec translates `*`, and `/**/` between two names."""
+_WORD = r"(?:\\.|\[(?:\\.|[^\]\\])+\](?!\*)|[^\\\[\]()|/$^*+?{}])+"
+_MIDDLE_STAR = re.compile(rf"{re.escape(STAR)}({_WORD})(?={re.escape(STAR)})")
+_MIDDLE_FOLDERS = re.compile(rf"{re.escape(FOLDERS)}({_WORD})(?={re.escape(FOLDERS)})")
 PATTERN_HINT = "write a set as [abc], [a-z] or [!abc], and '\\\\' for a backslash"
 
 
@@ -25,10 +32,27 @@ class IgnoreRules:
 
     def __init__(self, spec: GitIgnoreSpec) -> None:
         self._spec = spec
+        for each in spec.patterns:
+            regex = cast("re.Pattern[str] | None", each.regex)
+            if regex is not None:
+                each.regex = re.compile(_without_backtracking(regex.pattern))
 
     def skips(self, path: str, *, is_folder: bool) -> bool:
         """Whether to skip this path. A skipped directory is skipped with all its content."""
         return bool(self._spec.check_file(f"{path}/" if is_folder else path).include)
+
+
+def _without_backtracking(regex: str) -> str:
+    """An expression that matches the same paths in a time that grows slowly with their length.
+
+    In pathspec's expression, each of n stars tries every length again for every length of the stars
+    before it. If what follows a star is found and another star comes later, the first place where
+    it was found is as good as any other: the later star covers the rest. So no star but the last
+    tries again, which an atomic group `(?>...)` says. The same holds for names between two `/**/`.
+    """
+    regex = re.sub(rf"(?:{re.escape(STAR)}){{2,}}", lambda _: STAR, regex)
+    regex = _MIDDLE_STAR.sub(r"(?>[^/]*?\1)", regex)
+    return _MIDDLE_FOLDERS.sub(r"(?>(?:/.+?)??/\1(?=/))", regex)
 
 
 def ignore_of(folder: Path, lines: Iterable[str]) -> IgnoreRules:
@@ -47,7 +71,8 @@ def _lines(path: Path) -> list[str]:
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise InputError(InputLocation(str(path)), f"larger than {MAX_FILE_BYTES // 1024} KiB")
-        return content.decode().splitlines()
+        # An editor of another system may begin the file with a byte order mark.
+        return content.decode("utf-8-sig").splitlines()
     except FileNotFoundError:
         return []
     except UnicodeDecodeError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from rota.config.parsers import Reader, amount, text, texts, variables, whole
+from rota.config.parsers import Reader, texts, variables, whole, word
 from rota.wire.job_request import JobField, job_fields
 
 VARIABLE_PREFIX = "ROTA_"
@@ -52,5 +52,5 @@ def _reader(field: JobField) -> Reader:
     if field.type == "int":
         low = -NO_LIMIT if info.minimum is None else info.minimum
         return whole(low, NO_LIMIT if info.maximum is None else info.maximum)
-    by_type = {"str": amount if info.is_amount else text, "list[str]": texts}
+    by_type = {"str": word, "list[str]": texts}
     return by_type.get(field.type, variables)

@@ -1,9 +1,9 @@
 """Load settings from all sources, and remember the origin of each.
 
-Sources, weakest first: built-in default; site file; file in the state directory; for submits,
-`.rota.toml` of the project; environment; flags. Every file is validated as a whole: an unknown key
-or a value of the wrong type is an error. `rota submit` loads neither the keys of the daemon nor,
-without a file, the parser of TOML.
+Sources, weakest first: built-in default; site file; file in the state directory; flags of the last
+start; for submits, `.rota.toml` of the project; environment; flags. Every file is validated as a
+whole: an unknown key or a value of the wrong type is an error. `rota submit` loads neither the keys
+of the daemon nor, without a file, the parser of TOML.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rota.config.keys import Key, submit_keys
 from rota.config.parsers import Value, texts, variables
+from rota.config.start_flags import flag_of
 from rota.errors import InputError, InputLocation, UserError, did_you_mean
 
 if TYPE_CHECKING:
     from rota.config.schema import DaemonSettings, JobDefaults
+    from rota.wire.daemon import SettingView
 
 SITE_FILE = Path("/etc/rota/config.toml")
 STATE_NAME = "config.toml"
@@ -48,6 +50,11 @@ class Setting:
     def name(self) -> str:
         return ".".join(self.place)
 
+    def view(self) -> SettingView:
+        from rota.wire.daemon import SettingView
+
+        return SettingView(self.name, self.value, self.origin)
+
 
 @dataclass(frozen=True, slots=True)
 class Sources:
@@ -58,6 +65,8 @@ class Sources:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     flags: Mapping[str, str] = field(default_factory=dict[str, str])
     """Key name -> text; empty text means that the flag was not given."""
+    remembered: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The flags of the last start of the daemon."""
     site: Path = field(default_factory=lambda: SITE_FILE)
 
 
@@ -132,6 +141,7 @@ def daemon_settings(sources: Sources) -> LoadedSettings:
             *_built_in(keys_of(JobDefaults), "defaults"),
             *_daemon_file(sources.site),
             *_daemon_file(sources.folder / STATE_NAME),
+            *_remembered(keys, sources.remembered),
             *_chosen_policy(sources.folder / POLICY_NAME),
             *_environment(keys, sources.environment),
             *_flags(keys, sources.flags),
@@ -139,14 +149,29 @@ def daemon_settings(sources: Sources) -> LoadedSettings:
     )
 
 
+def home_setting(folder: Path) -> Setting:
+    """The state directory, which no file can set."""
+    return Setting(("home",), str(folder), "ROTA_HOME" if os.environ.get("ROTA_HOME") else DEFAULT)
+
+
 def submit_settings(sources: Sources) -> LoadedSettings:
     return LoadedSettings(
         [
             *_built_in(submit_keys()),
             *_project_file(sources.folder),
-            *_environment(submit_keys(), sources.environment),
+            *_environment(_submit_variables(sources.environment), sources.environment),
         ]
     )
+
+
+def site_inherit_env() -> tuple[str, ...]:
+    """The list `inherit_env` of the site file on this machine; empty if there is none that this
+    user can read. The daemon reports errors of the file."""
+    try:
+        listed: object = _toml(SITE_FILE).get("inherit_env", ()) if SITE_FILE.is_file() else ()
+        return texts(listed)
+    except (OSError, UserError, ValueError):
+        return ()
 
 
 def _built_in(keys: Keys, *section: str) -> Iterator[Setting]:
@@ -275,10 +300,24 @@ def _environment(keys: Keys, environment: Mapping[str, str]) -> Iterator[Setting
             yield _parsed(key, text, origin=variable)
 
 
+def _submit_variables(environment: Mapping[str, str]) -> Keys:
+    """The keys that the environment may set. Inside a job, rota itself sets `ROTA_GPUS`: it is the
+    size of that job and no default for the next."""
+    inside = {"gpus"} if environment.get("ROTA_JOB") else set[str]()
+    return {name: key for name, key in submit_keys().items() if name not in inside}
+
+
+def _remembered(known: Keys, flags: Mapping[str, str]) -> Iterator[Setting]:
+    """Another version may have had other flags."""
+    for name, text in flags.items():
+        if name in known:
+            yield _parsed(known[name], text, origin=f"last start, {flag_of(name)}")
+
+
 def _flags(known: Keys, flags: Mapping[str, str]) -> Iterator[Setting]:
     for name, text in flags.items():
         if text:
-            yield _parsed(known[name], text, origin=f"--{name.replace('_', '-')}")
+            yield _parsed(known[name], text, origin=flag_of(name))
 
 
 def _parsed(key: Key, text: str, *, origin: str) -> Setting:

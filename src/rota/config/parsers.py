@@ -21,24 +21,29 @@ def text(value: object) -> str:
     return value
 
 
-def amount(value: object) -> str:
-    """Text in which users also write a number, such as a number of GPUs."""
-    return str(value) if _is_number(value) else text(value)
+def word(value: object) -> str:
+    """Text that users also write without quotes: `project = 3`, `time_limit = 01:30:00`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | dict):
+        raise ValueError(f"{_quoted(cast('object', value))} is not a string")
+    return str(value)
 
 
 def seconds(value: object) -> float:
-    """A number of seconds, or `90s`, `15m`, `2h`, `1d`."""
+    """A number of seconds, or a time such as `90s`, `15m`, `1:30`."""
     # Imported here, because it loads numeric libraries and `rota submit` must start fast.
     from rota.core.model.units import parse_seconds  # noqa: PLC0415
 
-    return parse_seconds(str(value) if _is_number(value) else text(value))
+    return parse_seconds(word(value))
 
 
 def size(value: object) -> int:
     """A number of bytes, or `64MiB`."""
     from rota.core.model.units import parse_bytes  # noqa: PLC0415
 
-    return parse_bytes(str(value) if _is_number(value) else text(value))
+    written = word(value)
+    return parse_bytes(f"{written}B" if written.isascii() and written.isdigit() else written)
 
 
 def whole(low: int, high: int) -> Reader:
@@ -74,14 +79,7 @@ def variables(value: object) -> dict[str, str]:
     """A table of strings; a number becomes its text."""
     if not isinstance(value, dict):
         raise ValueError(f"{_quoted(value)} is not a table of strings")
-    return {
-        name: str(each) if _is_number(each) else text(each)
-        for name, each in cast("dict[str, object]", value).items()
-    }
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return {name: word(each) for name, each in cast("dict[str, object]", value).items()}
 
 
 def _quoted(value: object) -> str:

@@ -24,12 +24,39 @@ class DaemonSettings:
     listen: Annotated[
         str, Key(text, "HOST:PORT", "TCP address to listen on; clients need a token there.")
     ] = ""
+    tls_cert: Annotated[
+        str,
+        Key(
+            text,
+            "FILE",
+            "Certificate chain for `listen`, in PEM (default: a certificate made by the daemon).",
+        ),
+    ] = ""
+    tls_key: Annotated[str, Key(text, "FILE", "Private key of `tls_cert`, in PEM.")] = ""
+    plain_http: Annotated[
+        bool,
+        Key(
+            flag,
+            "true|false",
+            "Serve `listen` without TLS: tokens are readable on the way, and clients cannot verify"
+            " the daemon. Only for a TLS proxy or a network that you trust.",
+        ),
+    ] = False
     policy: Annotated[str, Key(text, "POLICY", "Scheduling policy; see `rota policy list`.")] = (
         "elastic-fifo"
     )
     virtual_gpus: Annotated[
         str, Key(text, "NxMEMORY", "Use virtual GPUs: `4x16GiB` means four GPUs of 16 GiB.")
     ] = ""
+    gpus_from: Annotated[
+        tuple[str, ...],
+        Key(
+            texts,
+            "GPUS",
+            "GPUs of this machine that the daemon uses, as numbers, ranges such as `2-3` or UUIDs"
+            " (default: all). Two daemons on one machine need different ones.",
+        ),
+    ] = ()
     admins: Annotated[
         tuple[str, ...], Key(texts, "USERS", "Users who may change all jobs, besides root.")
     ] = ()
@@ -126,6 +153,16 @@ class DaemonSettings:
             name="move_patience",
         ),
     ] = 60.0
+    inherit_env: Annotated[
+        tuple[str, ...],
+        Key(
+            texts,
+            "NAMES",
+            "Variables that a job without an image inherits from the submitter's shell; `*` stands"
+            " for any end. Read from `/etc/rota/config.toml` where jobs are submitted"
+            " (default: the [list](cli.md#environment)). Secrets are never inherited.",
+        ),
+    ] = ()
     log_file_bytes: Annotated[
         int, Key(size, "SIZE", "Size at which a worker's log file is rotated.", name="log_size")
     ] = 64 * MIB
@@ -134,6 +171,15 @@ class DaemonSettings:
         float,
         Key(seconds, "TIME", "How long to keep the logs of ended jobs.", name="keep_logs"),
     ] = 90 * 86400.0
+    keep_workdir_s: Annotated[
+        float,
+        Key(
+            seconds,
+            "TIME",
+            "How long to keep the folder in which a job with shipped code worked, after its end.",
+            name="keep_workdir",
+        ),
+    ] = 7 * 86400.0
     keep_jobs_s: Annotated[
         float,
         Key(

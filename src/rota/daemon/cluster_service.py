@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import rota
 from rota.config.atomic_file import replace_file
@@ -14,20 +15,36 @@ from rota.core.model.allocation import n_gpus
 from rota.core.model.events import Event, JobHeld, JobReleased, NodeDrained, NodeLost, NodeSeen
 from rota.core.model.job import Running, Starting
 from rota.core.model.node import Node, NodeId
-from rota.daemon.access.authorization import Caller, require_admin, require_person
+from rota.daemon.access.authorization import (
+    Caller,
+    may_see_all,
+    require_admin,
+    require_person,
+)
 from rota.daemon.errors import NotFoundError
 from rota.daemon.jobs.views import node_views
 from rota.daemon.runtime.controller import Controller
 from rota.engines.interface import Engine, GpuReader
 from rota.errors import UserError, did_you_mean
 from rota.policies.registry import parse
-from rota.wire.daemon import NodeView, Status, UsageView
+from rota.wire.daemon import HIDDEN, NodeView, SettingView, Status, UsageView
+
+
+class TcpState(Protocol):
+    """The TCP listener of the daemon. `url` is empty without one; `problem` says why it does not
+    listen."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def problem(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonAddress:
     socket: str
-    tcp: str = ""
+    tcp: TcpState
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +56,10 @@ class DaemonSetup:
     policy: str
     policy_file: Path
     """Stores a policy that was set at run time."""
+    flags: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The flags of this start and of earlier ones."""
+    settings: Sequence[SettingView] = ()
+    """All settings of this start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +89,9 @@ class ClusterService:
         self._started_s = clock()
         self.policy = setup.policy
         self._policy_file = setup.policy_file
+        self._flags = setup.flags
+        self._settings = setup.settings
+        self._first_policy = setup.policy
         self.stopping = asyncio.Event()
 
     # -- state ----------------------------------------------------------------------------------
@@ -94,7 +118,8 @@ class ClusterService:
             pid=os.getpid(),
             version=rota.__version__,
             engine=self._engine_name,
-            address=self._address.tcp,
+            address=self._address.tcp.url,
+            address_problem=self._address.tcp.problem,
             socket=self._address.socket,
             started_s=self._started_s,
             policy=self.policy,
@@ -105,6 +130,42 @@ class ClusterService:
             trouble=self.trouble,
             usage=self._usage(),
             scheduling=self.stall,
+            flags=dict(self._flags),
+            warnings=[each for node in nodes if (each := self._missing_gpus(node))],
+        )
+
+    def settings(self, caller: Caller) -> list[SettingView]:
+        """The settings in effect. Values of variables for jobs can be secrets: only administrators
+        see them."""
+        require_person(caller)
+        shows_all = may_see_all(caller)
+        return [
+            replace(each, value=HIDDEN)
+            if not shows_all and _is_variable(each)
+            else self._current(each)
+            for each in self._settings
+        ]
+
+    def _current(self, setting: SettingView) -> SettingView:
+        """The policy is the only setting that changes while the daemon runs."""
+        if setting.name != "policy" or self.policy == self._first_policy:
+            return setting
+        return replace(setting, value=self.policy, origin=str(self._policy_file))
+
+    def _missing_gpus(self, node: Node) -> str:
+        """A sentence about the GPUs that the node does not see while jobs hold them."""
+        missing = node.missing_gpus
+        if not missing:
+            return ""
+        holders = [
+            job.id
+            for job in self._controller.jobs.values()
+            if any(slot.node == node.id and missing.intersection(slot.gpus) for slot in job.members)
+        ]
+        listed = ", ".join(map(str, sorted(missing)))
+        return (
+            f"GPU {listed} of {node.id} is missing: the machine does not report it. Jobs on it keep"
+            f" running ({', '.join(holders)}), and no new job gets it until it is back."
         )
 
     def round_stats(self) -> RoundStats:
@@ -195,3 +256,8 @@ class ClusterService:
             if isinstance(job.phase, Starting | Running):
                 events = (JobHeld(job.id, caller.user), JobReleased(job.id, caller.user))
                 controller.apply_events(events, (), actor=caller.user)
+
+
+def _is_variable(setting: SettingView) -> bool:
+    """Whether the setting is a variable for jobs: `defaults.env.NAME`, also of a project."""
+    return ".defaults.env." in f".{setting.name}"

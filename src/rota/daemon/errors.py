@@ -1,6 +1,6 @@
 """Errors of requests that the daemon rejects.
 
-The API answers each with its `code`, message and hint; docs/reference/api.md lists the codes.
+The API answers each with its `code`, message and hint; docs/reference/errors.md lists the codes.
 """
 
 from __future__ import annotations

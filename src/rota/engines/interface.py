@@ -227,7 +227,8 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """One GPU at one moment. A GPU with a `problem` gets no workers."""
+    """One GPU at one moment. A GPU with a `problem` gets no workers. A running worker holds a GPU
+    that `is_missing`: the driver does not report the GPU now, and the worker keeps it."""
 
     index: int
     uuid: str = ""
@@ -238,6 +239,7 @@ class GpuReading:
     held_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
     """Process id -> GPU memory of the process; 0 if the driver does not report it."""
     problem: str = ""
+    is_missing: bool = False
 
 
 class GpuReader(Protocol):

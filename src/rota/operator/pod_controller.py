@@ -15,7 +15,7 @@ from rota.core.model.events import JobCancelled
 from rota.core.model.job import Job, JobId, Queued, Stopping
 from rota.daemon.access.authorization import Caller
 from rota.daemon.jobs.submission import SubmissionService, SubmitOptions
-from rota.daemon.jobs.wait_reasons import WaitReasons
+from rota.daemon.jobs.views import WaitReasons
 from rota.daemon.launch.programs import unpack
 from rota.daemon.runtime.controller import Controller
 from rota.engines.kubernetes.external_pods import (

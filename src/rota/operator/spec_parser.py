@@ -14,10 +14,13 @@ from rota.errors import did_you_mean, shown
 from rota.store.kubernetes.crd_codec import USER, Object, part
 from rota.wire.job_request import JobRequest, job_fields
 
+SIZE = "size"
+"""The wanted number of GPUs, which `kubectl scale` sets. Not a field of a job file."""
 WORKERS = "workers"
-"""The wanted number of workers, which `kubectl scale` sets. Not a field of a job file."""
+"""The wanted number of units, which `kubectl scale` set before there was `SIZE`."""
+SIZES = frozenset({SIZE, WORKERS})
 FIELDS = job_fields()
-EDITABLE = frozenset({WORKERS, *(name for name, each in FIELDS.items() if each.info.is_editable)})
+EDITABLE = SIZES.union((name for name, each in FIELDS.items() if each.info.is_editable))
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,79}", re.ASCII)
 
 
@@ -26,7 +29,8 @@ class SpecEdits:
     """The changes of an edit; None where it changes nothing. `refused`: changed fields that
     cannot change after a job is accepted."""
 
-    workers: int | None = None
+    size: int | None = None
+    """In GPUs."""
     priority: int | None = None
     hold: bool | None = None
     refused: tuple[str, ...] = ()
@@ -46,7 +50,7 @@ def user_of(meta: Object, *, default: str) -> str:
 
 def job_request_of(spec: object) -> JobRequest:
     """Checks every field. The API server checks as well, but its schema may be an older one."""
-    values = {name: value for name, value in _mapping(spec).items() if name != WORKERS}
+    values = {name: value for name, value in _mapping(spec).items() if name not in SIZES}
     for name in values:
         if name not in FIELDS:
             hint = did_you_mean(name, FIELDS) or "use the fields of a job file"
@@ -65,8 +69,7 @@ def edits_of(spec: object, job: Job, *, accepted: JobRequest, asked: JobRequest)
     """What an edited spec changes. `asked` is the spec with defaults filled in. Fields that the
     spec leaves out do not change."""
     values = _mapping(spec)
-    workers, priority = values.get(WORKERS), values.get("priority")
-    hold = values.get("hold")
+    priority, hold = values.get("priority"), values.get("hold")
     changed = (
         name
         for name, each in FIELDS.items()
@@ -75,11 +78,22 @@ def edits_of(spec: object, job: Job, *, accepted: JobRequest, asked: JobRequest)
         and getattr(accepted, name) != getattr(asked, name)
     )
     return SpecEdits(
-        workers=None if workers in (None, job.pinned_workers) else _integer(WORKERS, workers),
+        size=_new_size(values, job),
         priority=None if priority in (None, job.spec.priority) else _priority(priority),
         hold=hold if isinstance(hold, bool) else None,
         refused=tuple(changed),
     )
+
+
+def _new_size(values: Mapping[str, Any], job: Job) -> int | None:
+    pinned = job.pinned_workers and job.spec.gpus_of(job.pinned_workers)
+    if values.get(SIZE) is not None:
+        size = _integer(SIZE, values[SIZE])
+    elif values.get(WORKERS) is not None:
+        size = job.spec.gpus_of(_integer(WORKERS, values[WORKERS]))
+    else:
+        return None
+    return None if size == pinned else size
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -10,8 +10,7 @@ from dataclasses import replace
 from rota.core.model.job import Job
 from rota.daemon.jobs.eta import JobEta, job_eta
 from rota.daemon.jobs.forecaster import Forecaster
-from rota.daemon.jobs.views import phase_reason
-from rota.daemon.jobs.wait_reasons import WaitReasons
+from rota.daemon.jobs.views import WaitReasons, phase_reason
 from rota.daemon.runtime.controller import Controller
 from rota.operator.store_port import TrainingJobStore
 from rota.store.kubernetes.crd_codec import StatusDetails

@@ -18,7 +18,7 @@ from rota.core.model.events import JobCancelled, JobEvent, JobResized
 from rota.core.model.job import JobId
 from rota.daemon.access.authorization import Caller
 from rota.daemon.jobs.admission import Defaults, with_defaults
-from rota.daemon.jobs.job_service import check_resize
+from rota.daemon.jobs.job_service import checked_units
 from rota.daemon.jobs.submission import SubmissionService, SubmitOptions
 from rota.daemon.launch.programs import unpack
 from rota.daemon.runtime.controller import Controller
@@ -287,9 +287,9 @@ class TrainingJobController:
                 )
             for event in edit_events(edits, job, actor=ACTOR):
                 await self._apply(event)
-            if edits.workers is not None:
-                check_resize(job, edits.workers)
-                await self._apply(JobResized(job_id, edits.workers, ACTOR))
+            if edits.size is not None:
+                units = checked_units(job, edits.size)
+                await self._apply(JobResized(job_id, units, ACTOR))
         except UserError as error:
             refusals.append(("Refused", str(error)))
         await self._record_refusals(job_id, found, refusals=refusals)

@@ -6,17 +6,19 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from rota.api.auth import ExternalAuthenticator
+from rota.api.listeners import TcpAddress
 from rota.config.paths import SOCKET_NAME
 from rota.core.model.job import JobId
 from rota.daemon.access.tokens import load_key
 from rota.daemon.artifacts.snapshots import Snapshots
 from rota.daemon.jobs.forecaster import Forecaster
 from rota.daemon.jobs.submission import SubmissionService
-from rota.daemon.jobs.wait_reasons import WaitReasons
+from rota.daemon.jobs.views import WaitReasons
 from rota.daemon.launch.checkpoint_dirs import CheckpointDirs
 from rota.daemon.launch.environment import LaunchEnvironment
 from rota.daemon.launch.local import LocalEnvironment
@@ -32,7 +34,10 @@ from rota.engines.interface import (
     WorkerId,
 )
 from rota.engines.local.engine import LocalEngine
+from rota.engines.local.gpu_locks import LockedGpus
+from rota.engines.local.gpu_registry import REGISTRY_NAME, GpuRegistry, held_gpus
 from rota.engines.local.gpus import Gpus
+from rota.engines.local.worker_dirs import WorkerDirs
 from rota.store.interface import Store
 from rota.store.sqlite.store import SqliteStore
 
@@ -49,11 +54,11 @@ class PrunableEngine(Engine, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BackendContext:
-    """What every backend needs. `tcp` is the TCP address of the daemon, if it has one."""
+    """What every backend needs. `listen` is the TCP address of the daemon, if it has one."""
 
     folder: Path
     store_file: Path
-    tcp: str
+    listen: TcpAddress | None
     snapshots: Snapshots
 
 
@@ -128,15 +133,21 @@ async def local_backend(
     """Workers are processes of this machine."""
     store = await asyncio.to_thread(SqliteStore, context.store_file)
     socket_dir = context.folder / SOCKET_DIR_NAME
-    engine = LocalEngine(context.folder / "engine", gpus)
+    root = context.folder / "engine"
+    held = partial(held_gpus, WorkerDirs(root))
+    locked = LockedGpus(gpus)
+    gpus = GpuRegistry(locked, context.folder / REGISTRY_NAME, held=held)
+    engine = LocalEngine(root, gpus)
     try:
+        await asyncio.to_thread(locked.claim)
         yield Backend(
             name="local",
             store=store,
             engine=engine,
             launch_environment=LocalEnvironment(context.snapshots, checkpoints, str(socket_dir)),
             key=load_key(context.folder),
-            url=f"http://{context.tcp}" if context.tcp else f"unix://{socket_dir / SOCKET_NAME}",
+            # Not TCP: while the daemon restarts, another user could hold its port.
+            url=f"unix://{socket_dir / SOCKET_NAME}",
             lost=asyncio.get_running_loop().create_future(),
             has_standby=False,
             background_tasks=NoBackgroundTasks(),
@@ -146,4 +157,5 @@ async def local_backend(
             move_journal=FileMoveJournal(context.folder / "moves"),
         )
     finally:
+        locked.release()
         await asyncio.to_thread(store.close)

@@ -15,6 +15,7 @@ from rota.daemon.jobs.admission import Defaults
 from rota.daemon.launch.checkpoint_dirs import CheckpointDirs, parse_checkpoint_dirs
 from rota.daemon.launch.environment import VOLUMES
 from rota.engines.interface import UnixAccount
+from rota.engines.local.gpu_locks import selected
 from rota.engines.local.gpus import find, parse_virtual
 from rota.errors import UserError, did_you_mean, shown
 from rota.server.backend import BackendFactory, local_backend
@@ -30,7 +31,7 @@ UNUSED_SETTINGS = {
         "kube_context": "--context",
         "namespace": "--namespace",
     },
-    "kubernetes": {"virtual_gpus": "--virtual-gpus"},
+    "kubernetes": {"virtual_gpus": "--virtual-gpus", "gpus_from": "--gpus-from"},
 }
 """Settings that an engine does not use. A file may contain them; as flags they are errors, because
 the user means another engine."""
@@ -42,7 +43,6 @@ class BackendOptions:
 
     found: LoadedSettings
     folder: Path
-    listen: tuple[str, int] | None
     defaults: Callable[[str], Defaults]
 
 
@@ -50,7 +50,6 @@ def backend_from_settings(
     found: LoadedSettings,
     folder: Path,
     *,
-    listen: tuple[str, int] | None,
     defaults: Callable[[str], Defaults],
 ) -> BackendFactory:
     engines = {"local": _local, "kubernetes": _kubernetes}
@@ -63,13 +62,15 @@ def backend_from_settings(
         if found.get(key).origin.startswith("--"):
             other = next(each for each in engines if each != name)
             raise UserError(f"{flag} needs --engine {other}, but the engine is {name}")
-    return engines[name](BackendOptions(found, folder, listen, defaults))
+    return engines[name](BackendOptions(found, folder, defaults))
 
 
 def _local(options: BackendOptions) -> BackendFactory:
     chosen = options.found.daemon()
     with error_names_origin(options.found.get("virtual_gpus")):
         gpus = parse_virtual(chosen.virtual_gpus) if chosen.virtual_gpus else find()
+    with error_names_origin(options.found.get("gpus_from")):
+        gpus = selected(gpus, chosen.gpus_from)
     with error_names_origin(options.found.get("checkpoints")):
         checkpoints = parse_checkpoint_dirs(chosen.checkpoints, folder=options.folder)
     return partial(local_backend, gpus=gpus, checkpoints=checkpoints)
@@ -96,7 +97,6 @@ def _kubernetes(options: BackendOptions) -> BackendFactory:
         _pod_settings(options.found),
         folders,
         volume,
-        options.listen,
         options.defaults,
         (frozenset(chosen.user_groups), frozenset(chosen.admin_groups)),
         TtlLimits(chosen.keep_ended_s, chosen.keep_ended_jobs),

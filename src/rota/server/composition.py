@@ -10,11 +10,12 @@ from typing import Protocol
 
 from rota.api.app import Services
 from rota.api.auth import Authenticator
+from rota.api.listeners import format_address
 from rota.config.paths import SOCKET_NAME
 from rota.daemon.access.snapshot_access import SnapshotAccess
 from rota.daemon.access.tokens import Tokens
 from rota.daemon.artifacts.snapshots import Snapshots
-from rota.daemon.cluster_service import ClusterService, DaemonAddress, DaemonSetup
+from rota.daemon.cluster_service import ClusterService, DaemonAddress, DaemonSetup, TcpState
 from rota.daemon.elastic.membership import MembershipService
 from rota.daemon.elastic.torchrun_rendezvous import TorchrunRendezvous
 from rota.daemon.jobs.exec_sessions import ExecSessions
@@ -24,13 +25,14 @@ from rota.daemon.jobs.job_logs import LogReader
 from rota.daemon.jobs.job_lookup import JobDirectory
 from rota.daemon.jobs.job_service import JobService, JobViewSources
 from rota.daemon.jobs.submission import SubmissionService
-from rota.daemon.jobs.wait_reasons import WaitReasons
+from rota.daemon.jobs.views import WaitReasons
 from rota.daemon.launch.launcher import Launcher, SiteConfig, WorkerCredentials
 from rota.daemon.migration.migrator import Migrator, TransferBuilder
 from rota.daemon.migration.planned_moves import PlannedMoves
 from rota.daemon.retention import JobRetention
 from rota.daemon.runtime.command_delivery import CommandListener
 from rota.daemon.runtime.controller import Controller, ControllerDependencies
+from rota.daemon.submit_plan_service import SubmitPlanService
 from rota.daemon.training.gpu_memory import GpuMemoryMonitor
 from rota.daemon.training.report_service import ReportService
 from rota.daemon.training.worker_progress import RunningAttempts
@@ -65,22 +67,34 @@ class Daemon:
 
 
 def build_daemon(
-    settings: Settings, backend: Backend, *, snapshots: Snapshots, clock: Clock
+    settings: Settings,
+    backend: Backend,
+    *,
+    snapshots: Snapshots,
+    clock: Clock,
+    tcp: TcpState,
 ) -> Daemon:
-    return _Composition(settings, backend, snapshots=snapshots, clock=clock).daemon()
+    return _Composition(settings, backend, snapshots=snapshots, clock=clock, tcp=tcp).daemon()
 
 
 class _Composition:
     """Each property builds one object at its first use, from the objects that it needs."""
 
     def __init__(
-        self, settings: Settings, backend: Backend, *, snapshots: Snapshots, clock: Clock
+        self,
+        settings: Settings,
+        backend: Backend,
+        *,
+        snapshots: Snapshots,
+        clock: Clock,
+        tcp: TcpState,
     ) -> None:
         self._settings = settings
         self._backend = backend
         self._store = backend.store
         self._snapshots = snapshots
         self._clock = clock
+        self._tcp = tcp
 
     def daemon(self) -> Daemon:
         return Daemon(
@@ -107,8 +121,14 @@ class _Composition:
         return Services(
             job_service=self._job_service,
             submissions=self._submissions,
+            submit_plans=SubmitPlanService(
+                self._controller,
+                self._submissions,
+                forecaster=self._forecaster,
+                clock=self._clock,
+            ),
             directory=self._directory,
-            history=JobHistory(self._directory, self._store),
+            history=JobHistory(self._directory, self._store, clock=self._clock),
             log_reader=LogReader(self._directory, engine),
             exec_sessions=ExecSessions(self._directory, engine),
             snapshots=self._snapshots,
@@ -234,7 +254,7 @@ class _Composition:
             self._directory,
             self._submissions,
             snapshots=self._snapshot_access,
-            origin=self._settings.tcp or socket.gethostname(),
+            origin=self._origin,
         )
         return Migrator(
             self._controller,
@@ -247,13 +267,26 @@ class _Composition:
             clock=self._clock,
         )
 
+    @property
+    def _origin(self) -> str:
+        """The name of this daemon in the history of jobs that move to another one."""
+        listen = self._settings.listen
+        return format_address(listen.host, listen.port) if listen else socket.gethostname()
+
     def _cluster_service(self) -> ClusterService:
         settings, backend = self._settings, self._backend
-        address = DaemonAddress(str(settings.folder / SOCKET_NAME), settings.tcp)
+        address = DaemonAddress(str(settings.folder / SOCKET_NAME), self._tcp)
         return ClusterService(
             self._controller,
             backend.engine,
             gpus=backend.gpus,
-            setup=DaemonSetup(backend.name, address, settings.policy, settings.policy_file),
+            setup=DaemonSetup(
+                backend.name,
+                address,
+                settings.policy,
+                settings.policy_file,
+                settings.flags,
+                settings.effective,
+            ),
             clock=self._clock,
         )

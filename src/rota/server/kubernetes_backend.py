@@ -10,12 +10,13 @@ import secrets
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
 
+from rota.api.listeners import TcpAddress
 from rota.core.model.job import JobId
 from rota.daemon.jobs.admission import Defaults
 from rota.daemon.jobs.validation import claim_of
@@ -70,7 +71,6 @@ class KubernetesBackendConfig:
     workers: KubernetesSettings
     checkpoints: CheckpointDirs | None
     volume: str
-    listen: tuple[str, int] | None
     defaults: Callable[[str], Defaults]
     groups: tuple[frozenset[str], frozenset[str]]
     """Groups of the cluster: users (empty: all users of the cluster), and administrators."""
@@ -93,7 +93,7 @@ async def kubernetes_backend(
         work: list[asyncio.Future[None]] = []
         try:
             await clients.loop_thread.run(update_leader_label(clients.ungated, leads=False))
-            async with serve_standby(config.listen, candidate):
+            async with serve_standby(context.listen, candidate):
                 # A daemon on standby already watches the cluster, so that it takes over quickly.
                 watching = asyncio.ensure_future(
                     retry_until_final(engine.watch, what="initial list of nodes and pods")
@@ -188,7 +188,7 @@ async def _leading_backend(
         local, resources, key=key, nodes=engine.inventory, ignore_jobs=engine.ignore_jobs
     )
     handles = ClusterHandles(cluster, resources, store, key)
-    url = url_of(config.workers.advertise, context.tcp)
+    url = url_of(config.workers.advertise, context.listen)
     _warn_if_unreachable(url)
     try:
         await asyncio.to_thread(store.prepare)
@@ -320,12 +320,12 @@ class OperatorTasks:
         return training_jobs, Reflector(cluster, PODS, scope=pods.scope, listener=pods.on_change)
 
 
-def url_of(advertise: str, tcp: str) -> str:
+def url_of(advertise: str, listen: TcpAddress | None) -> str:
     """Where the workers of a cluster reach the daemon; empty if unknown."""
     host, port = os.environ.get("ROTA_SERVICE_HOST"), os.environ.get("ROTA_SERVICE_PORT")
-    if advertise or not (host and port):
-        return advertise or (f"http://{tcp}" if tcp else "")
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if advertise or listen is None:
+        return advertise
+    return replace(listen, host=host, port=int(port)).url if host and port else listen.url
 
 
 def _warn_if_unreachable(url: str) -> None:

@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from rota.api.app import Services, create
-from rota.api.listeners import tcp_socket, unix_socket, wait_until_started
-from rota.api.uvicorn_protocol import create_server
+from rota.api.listeners import RunningServer, TcpListener, unix_socket
+from rota.api.uvicorn_protocol import ConnectionLimiter, create_server
 from rota.config.paths import SOCKET_NAME
 from rota.daemon.artifacts.snapshots import Snapshots
 from rota.errors import RotaError, UnavailableError
@@ -61,11 +62,12 @@ def _cancel_on_sigterm() -> Generator[None]:
 
 async def _serve(settings: Settings, *, ready: Callable[[], object]) -> None:
     snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
-    context = BackendContext(settings.folder, settings.store_file, settings.tcp, snapshots)
+    context = BackendContext(settings.folder, settings.store_file, settings.listen, snapshots)
+    tcp = TcpListener(settings.listen)
     async with (
         settings.backend(context) as backend,
-        _running(settings, backend, snapshots=snapshots) as daemon,
-        _listeners(settings, daemon.services),
+        _running(settings, backend, snapshots=snapshots, tcp=tcp) as daemon,
+        _listeners(settings, daemon.services, tcp=tcp),
     ):
         services, controller = daemon.services, daemon.controller
         loop = asyncio.get_running_loop()
@@ -114,11 +116,11 @@ def _without_gc() -> Generator[None]:
 
 @asynccontextmanager
 async def _running(
-    settings: Settings, backend: Backend, *, snapshots: Snapshots
+    settings: Settings, backend: Backend, *, snapshots: Snapshots, tcp: TcpListener
 ) -> AsyncGenerator[Daemon]:
-    daemon = build_daemon(settings, backend, snapshots=snapshots, clock=time.time)
+    daemon = build_daemon(settings, backend, snapshots=snapshots, clock=time.time, tcp=tcp)
     controller = daemon.controller
-    pruning = _prune(daemon, backend.engine, keep_logs_s=settings.keep_logs_s)
+    pruning = _prune(daemon, backend.engine, settings=settings)
     for task in (pruning, *(each.run() for each in daemon.early_tasks)):
         controller.tasks.spawn_critical(task)
     try:
@@ -133,25 +135,25 @@ async def _running(
         await controller.close()
 
 
-async def _prune(daemon: Daemon, engine: PrunableEngine, *, keep_logs_s: float) -> None:
+async def _prune(daemon: Daemon, engine: PrunableEngine, *, settings: Settings) -> None:
     """No job depends on this task: after any error, retry at the next interval."""
     while True:
         await asyncio.sleep(PRUNE_S)
         try:
-            await prune_once(daemon, engine, keep_logs_s=keep_logs_s)
+            await prune_once(daemon, engine, settings=settings)
         except (RotaError, OSError) as error:
             log.warning("pruning failed", error=str(error))
         except Exception:
             log.exception("pruning failed")
 
 
-async def prune_once(daemon: Daemon, engine: PrunableEngine, *, keep_logs_s: float) -> None:
+async def prune_once(daemon: Daemon, engine: PrunableEngine, *, settings: Settings) -> None:
     """Delete shipped code, logs, checkpoints, jobs and history after their retention periods. The
     files of a job are deleted before its rows: after a crash in between, the rows still name the
     job, and the next run deletes them."""
-    live = await daemon.launcher.prune_snapshots()
+    live = await daemon.launcher.prune_snapshots(keep_workdir_s=settings.keep_workdir_s)
     now = time.time()
-    gone = await asyncio.to_thread(engine.forget_before, now - keep_logs_s, keep=live)
+    gone = await asyncio.to_thread(engine.forget_before, now - settings.keep_logs_s, keep=live)
     await daemon.launcher.remove_checkpoints(gone)
     keep = live.union(daemon.controller.dependencies)
     keep_jobs_s = daemon.retention.limits.jobs_s
@@ -160,20 +162,20 @@ async def prune_once(daemon: Daemon, engine: PrunableEngine, *, keep_logs_s: flo
 
 
 @asynccontextmanager
-async def _listeners(settings: Settings, services: Services) -> AsyncGenerator[None]:
-    app = create(services)
+async def _listeners(
+    settings: Settings, services: Services, *, tcp: TcpListener
+) -> AsyncGenerator[None]:
+    create_listener = partial(
+        create_server, create(services), timeouts=settings.timeouts, limiter=ConnectionLimiter()
+    )
     paths = [settings.folder / SOCKET_NAME, _socket_dir(settings.folder) / SOCKET_NAME]
-    sockets = [unix_socket(path) for path in paths]
-    if settings.listen:
-        sockets.append(tcp_socket(*settings.listen))
-    server = create_server(app, timeouts=settings.timeouts)
-    serving = asyncio.ensure_future(server.serve(sockets=sockets))
+    local = RunningServer(create_listener(), [unix_socket(path) for path in paths])
     try:
-        await wait_until_started(server, serving)
+        await local.wait_until_started()
+        await tcp.start(create_listener)
         yield
     finally:
-        server.should_exit = True
-        await serving
+        await asyncio.gather(local.stop(), tcp.stop())
         for path in paths:
             path.unlink(missing_ok=True)
 

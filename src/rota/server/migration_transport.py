@@ -26,4 +26,7 @@ class HttpMigrationTransport:
 
 
 def _client(target: MigrationTarget) -> Client:
-    return Client(Endpoint(url=target.url, refuses=is_link_local), token=target.token)
+    endpoint = Endpoint(
+        url=target.url, allows_plain_http=target.allows_plain_http, refuses=is_link_local
+    )
+    return Client(endpoint, token=target.token)

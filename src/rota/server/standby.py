@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Protocol
@@ -13,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rota.api.listeners import tcp_socket, wait_until_started
+from rota.api.listeners import RunningServer, TcpAddress, tcp_socket
 from rota.api.responses import json_response
 from rota.wire.daemon import Problem
 
@@ -28,21 +27,26 @@ class StandbyReason(Protocol):
 
 @asynccontextmanager
 async def serve_standby(
-    listen: tuple[str, int] | None, candidate: StandbyReason
+    listen: TcpAddress | None, candidate: StandbyReason
 ) -> AsyncGenerator[None]:
     """Serves on the TCP listener, where the cluster probes; the Unix sockets stay closed."""
     if listen is None:
         yield
         return
-    config = uvicorn.Config(_app(candidate), log_config=None, lifespan="off", access_log=False)
-    server = uvicorn.Server(config)
-    running = asyncio.ensure_future(server.serve(sockets=[tcp_socket(*listen)]))
+    config = uvicorn.Config(
+        _app(candidate),
+        ssl_certfile=listen.tls and listen.tls.certificate,
+        ssl_keyfile=listen.tls and listen.tls.key,
+        log_config=None,
+        lifespan="off",
+        access_log=False,
+    )
+    running = RunningServer(uvicorn.Server(config), [tcp_socket(listen.host, listen.port)])
     try:
-        await wait_until_started(server, running)
+        await running.wait_until_started()
         yield
     finally:
-        server.should_exit = True
-        await running
+        await running.stop()
 
 
 def _app(candidate: StandbyReason) -> Starlette:

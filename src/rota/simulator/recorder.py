@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from rota.core.lifecycle.states import JobState, Purpose
-from rota.core.model.allocation import Allocation, added_slots, n_gpus
+from rota.core.model.allocation import Allocation, added_slots, n_gpus, split_workers
 from rota.core.model.commands import ChangeMembership, StartWorkers
 from rota.core.model.effects import Effects
 from rota.core.model.job import Ended, Job, JobId, Queued, Starting, Stopping
@@ -29,6 +29,7 @@ class Recorder:
         record_spans: bool,
     ) -> None:
         self._workload = workload
+        self._merging = {job.id for job in workload.jobs if job.spec.merges_units}
         self._nodes = nodes
         self._progress = progress
         self._record_spans = record_spans
@@ -111,10 +112,12 @@ class Recorder:
                 self._preemptions += was_resizing and isinstance(phase, Queued)
 
     def _count_change(self, job_id: JobId, after: Allocation) -> None:
-        """Count a resize if the number of workers changes, and a move per worker on a new slot."""
+        """Count a resize if the number of units changes, and a move per unit on a new slot."""
         before = self._resizing_from.pop(job_id, ())
         if not before:
             return
+        if job_id in self._merging:
+            before, after = split_workers(before), split_workers(after)
         self._resizes += len(before) != len(after)
         n_staying = min(len(before), len(after))
         self._moves += len(added_slots(before[:n_staying], after[:n_staying]))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 
 from rota.core.estimation.virtual_time_loop import TimedEvent, VirtualTimeLoop
 from rota.core.kernel.kernel import Kernel
+from rota.core.model.allocation import Allocation, split_workers
 from rota.core.model.events import JobSubmitted, NodeSeen
 from rota.core.model.job import JobId, Mode
 from rota.core.model.node import Node
@@ -23,7 +25,7 @@ from rota.policies.registry import describe
 from rota.simulator.metrics import SimulationRun
 from rota.simulator.recorder import Recorder
 from rota.simulator.standalone_runtime import StandaloneBaseline
-from rota.simulator.workload import Workload
+from rota.simulator.workload import TraceJob, Workload
 
 PROGRESS_LIMIT_FACTOR = 100
 """A simulation stops if no job ends within this many times the length of the longest job."""
@@ -63,7 +65,7 @@ def simulate(
     def work_of(job_id: JobId) -> VirtualWork:
         job = jobs[job_id]
         is_resumable = job.spec.mode is not Mode.FIXED
-        return VirtualWork(job.spec.epochs, job.runtime.run_s, is_resumable)
+        return VirtualWork(job.spec.epochs, partial(_run_s, job), is_resumable)
 
     name = describe(policy)
     recorder = Recorder(workload, nodes, progress, record_spans=options.record_allocation_spans)
@@ -89,6 +91,11 @@ def simulate(
     else:
         _run_with_progress_limit(loop, recorder, workload=workload, nodes=nodes, options=options)
     return recorder.result(name, decision_s)
+
+
+def _run_s(job: TraceJob, allocation: Allocation) -> float:
+    units = split_workers(allocation) if job.spec.merges_units else allocation
+    return job.runtime.run_s(units)
 
 
 def _run_with_progress_limit(

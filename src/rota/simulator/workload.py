@@ -21,15 +21,16 @@ class RuntimeModel(Protocol):
     """The real run time of a job, which the scheduler does not see."""
 
     def run_s(self, allocation: Allocation) -> float:
-        """Return the seconds of the whole job on this allocation, without the start-up time."""
+        """Return the seconds of the whole job on this allocation, without the start-up time. The
+        allocation has a slot for each unit."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """A job whose speed depends only on its number of workers.
+    """A job whose speed depends only on its size.
 
-    `speedups[n]` is the speed-up on n workers; more workers than the table has bring no gain. Jobs
+    `speedups[n]` is the speed-up on n units; more units than the table has bring no gain. Jobs
     share one table, so that a trace of a hundred thousand jobs stays small in memory.
     """
 
@@ -37,8 +38,8 @@ class Scaling:
     speedups: tuple[float, ...]
 
     def run_s(self, allocation: Allocation) -> float:
-        workers = min(len(allocation), len(self.speedups) - 1)
-        return self.one_s / self.speedups[workers]
+        units = min(len(allocation), len(self.speedups) - 1)
+        return self.one_s / self.speedups[units]
 
 
 @dataclass(frozen=True, slots=True)

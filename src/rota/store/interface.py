@@ -113,6 +113,10 @@ class Store(Protocol):
         """Return a page of jobs, newest first. `before` is the `next` of the previous page."""
         ...
 
+    def count_jobs(self, wanted: JobFilter = ALL) -> int:
+        """Return the number of jobs that match; `word` of the filter is not used."""
+        ...
+
     def submission(self, job_id: JobId) -> Submission | None: ...
 
     def job_with_key(self, user: str, key: str) -> JobId | None:

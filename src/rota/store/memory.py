@@ -15,6 +15,7 @@ from rota.store.attempt_history import WorkerRowKey, ended, history
 from rota.store.interface import NO_DELETIONS, PAGE_SIZE, STORY_SIZE, Batch, Deletions, R
 from rota.store.records import (
     ALL,
+    MIN_PREFIX,
     Attempt,
     AuditEntry,
     Exit,
@@ -78,7 +79,7 @@ class MemoryStore:
 
     def load(self) -> SavedState:
         live = [job for job in self._jobs.values() if not isinstance(job.phase, Ended)]
-        needed = {job_id for job in live for job_id in job.spec.after}
+        needed = {job_id for job in live for job_id in job.spec.dependencies}
         ended = [job for job in map(self._jobs.get, needed) if job and isinstance(job.phase, Ended)]
         outcomes = {job.id: job.state for job in ended}
         return SavedState(tuple(live), tuple(self.rows(Node)), outcomes)
@@ -100,6 +101,10 @@ class MemoryStore:
         return StoredJobPage(
             tuple(job for _, job in shown), shown[-1][0] if shown and is_more else None
         )
+
+    def count_jobs(self, wanted: JobFilter = ALL) -> int:
+        wanted = replace(wanted, word="")
+        return sum(_matches(job, wanted) for job in self._jobs.values())
 
     def submission(self, job_id: JobId) -> Submission | None:
         return self._submissions.get(job_id)
@@ -214,9 +219,10 @@ def _matches(job: Job, wanted: JobFilter) -> bool:
         and wanted.user in ("", job.spec.user)
         and wanted.project in ("", job.spec.project)
         and (
-            job.spec.name == wanted.word
+            not wanted.word
+            or job.spec.name == wanted.word
             or (wanted.word.endswith("[") and job.spec.name.startswith(wanted.word))
-            or job.id.startswith(wanted.word)
+            or (len(wanted.word) >= MIN_PREFIX and job.id.startswith(wanted.word))
             or job.id.endswith(wanted.word)
         )
     )

@@ -178,12 +178,16 @@ class SavedState:
     outcomes: Mapping[JobId, JobState]
 
 
+MIN_PREFIX = 4
+"""A shorter word is not compared with the beginnings of ids: a few characters name a long time."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobFilter:
     """Which jobs to list. An empty field matches every job.
 
-    `word` matches the whole name of a job, the name of an array followed by `[`, or the beginning
-    or the end of an id.
+    `word` matches the whole name of a job, the name of an array followed by `[`, the beginning of
+    an id if it has at least `MIN_PREFIX` characters, or the end of an id.
     """
 
     states: frozenset[JobState] = frozenset()

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
+
+HIDDEN = "(hidden)"
+"""The value of a setting that only administrators may see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,8 @@ class Status:
     version: str
     engine: str
     address: str
-    """TCP address of the daemon; empty if it does not listen on TCP."""
+    """URL of the daemon on TCP, with the fingerprint of its own certificate as the fragment; empty
+    if it does not listen on TCP."""
     socket: str
     started_s: float
     policy: str
@@ -34,6 +39,22 @@ class Status:
     usage: list[UsageView] = field(default_factory=list[UsageView])
     scheduling: str = ""
     """Why no scheduling round ends; empty if rounds end."""
+    address_problem: str = ""
+    """Why the daemon does not listen on `address`, although it should; empty if it does."""
+    flags: dict[str, str] = field(default_factory=dict[str, str])
+    """The flags of `rota up` that the next start uses again, by the names of their settings."""
+    warnings: list[str] = field(default_factory=list[str])
+    """What needs attention although the daemon works, such as missing GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingView:
+    """A setting of the daemon and the file, variable or flag that it comes from."""
+
+    name: str
+    value: Any
+    """A text, a number, true or false, or a list of texts. Durations are in seconds."""
+    origin: str
 
 
 @dataclass(frozen=True, slots=True)

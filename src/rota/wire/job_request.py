@@ -49,6 +49,8 @@ class FieldInfo:
     """Bounds of a number, or of each number in a list."""
     min_items: int | None = None
     max_items: int | None = None
+    since: str = "0.1"
+    """The version of rota that introduced it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +122,45 @@ class JobRequest:
         default=0,
         metadata=_row(
             group=RESOURCES,
-            text="GPUs of each worker (default: all GPUs of a fixed size, 1 of a range).",
+            text="GPUs of each process, for 'processes: per-gpu' (default: 1).",
             example="2",
             flags=("--gpus-per-worker",),
             metavar="N",
+            flag_text="Start one process for every N GPUs, with --processes per-gpu (default: 1).",
             minimum=0,
             maximum=1024,
+        ),
+    )
+    processes: str = field(
+        default="",
+        metadata=_row(
+            group=RESOURCES,
+            text="Processes of the job: per-node (one on each node, with all GPUs there) or per-gpu"
+            " (default: per-gpu with --gpus-per-worker and in the modes live and torchrun).",
+            example="per-node",
+            flags=("--processes",),
+            metavar="HOW",
+            choices=("per-node", "per-gpu"),
+        ),
+    )
+    nodes: int = field(
+        default=0,
+        metadata=_row(
+            group=RESOURCES,
+            text="The most nodes that the job may use (default: 1 for per-node, unless the command"
+            " is torchrun or accelerate launch; otherwise any number).",
+            example="2",
+            flags=("--nodes",),
+            metavar="N",
+            minimum=0,
+            maximum=100_000,
         ),
     )
     gpu_memory: str = field(
         default="",
         metadata=_row(
             group=RESOURCES,
-            text="GPU memory to reserve on a shared GPU, for example 6GiB.",
+            text="GPU memory to reserve on each GPU, which other jobs may share, as 6GiB.",
             example="6GiB",
             flags=("--gpu-memory",),
             metavar="SIZE",
@@ -165,7 +193,7 @@ class JobRequest:
         default=0.0,
         metadata=_row(
             group=RESOURCES,
-            text="CPUs of each worker (default: no limit).",
+            text="CPUs of each process (default: no limit).",
             example="8",
             flags=("--cpus",),
             metavar="N",
@@ -176,7 +204,7 @@ class JobRequest:
         default="",
         metadata=_row(
             group=RESOURCES,
-            text="Host memory of each worker, as 32GiB (default: no limit).",
+            text="Host memory of each process, as 32GiB (default: no limit).",
             example="32GiB",
             flags=("--memory",),
             metavar="SIZE",
@@ -339,7 +367,7 @@ class JobRequest:
         default=0,
         metadata=_row(
             group=STOPS,
-            text="Number of retries after a failure (default: 0).",
+            text="Number of retries after a failure, except a time limit (default: 0).",
             example="3",
             flags=("--retries",),
             metavar="N",
@@ -352,11 +380,11 @@ class JobRequest:
         default_factory=list[int],
         metadata=_row(
             group=STOPS,
-            text="Other exit codes that are retried.",
+            text="Retry only after these exit codes (default: after every failure).",
             example="[75]",
             flags=("--retry-on",),
             metavar="CODE",
-            flag_text="Also retry after this exit code.",
+            flag_text="Retry only after this exit code (default: after every failure).",
             minimum=1,
             maximum=255,
             max_items=MAX_ITEMS,
@@ -377,11 +405,36 @@ class JobRequest:
         default_factory=list[str],
         metadata=_row(
             group=SCHEDULING,
-            text="Jobs that must succeed before this job starts.",
+            text="Jobs, or arrays, that must succeed before this job starts.",
             example="[prepare]",
             flags=("--after",),
             metavar="JOB",
-            flag_text="Start after this job has succeeded.",
+            flag_text="Start after this job, or all jobs of this array, have succeeded.",
+            max_items=MAX_ITEMS,
+        ),
+    )
+    after_any: list[str] = field(
+        default_factory=list[str],
+        metadata=_row(
+            group=SCHEDULING,
+            text="Jobs, or arrays, that must end before this job starts.",
+            example="[prepare]",
+            flags=("--after-any",),
+            metavar="JOB",
+            flag_text="Start after this job, or all jobs of this array, have ended.",
+            max_items=MAX_ITEMS,
+        ),
+    )
+    after_failed: list[str] = field(
+        default_factory=list[str],
+        metadata=_row(
+            group=SCHEDULING,
+            text="Jobs, or arrays, that must end before this job starts, at least one with a"
+            " failure; else this job is cancelled.",
+            example="[train]",
+            flags=("--after-failed",),
+            metavar="JOB",
+            flag_text="Start after this job, or a job of this array, has failed.",
             max_items=MAX_ITEMS,
         ),
     )
@@ -389,7 +442,7 @@ class JobRequest:
         default="",
         metadata=_row(
             group=SCHEDULING,
-            text="One job for each index: 10, 0-9 or 1,5,9.",
+            text="One job for each index: 10, 0-9 or 1,5,9; 0-99%8 runs at most 8 of them at once.",
             example="0-9",
             flags=("--array",),
             metavar="INDICES",

@@ -44,7 +44,12 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class JobList:
-    """A page of jobs, newest first. Pass `next` as `before` to get the next page."""
+    """A page of jobs, newest first. Pass `next` as `before` to get the next page.
+
+    In the order of the queue (`order=queue`): running jobs, then queued jobs in the order in which
+    they are served, then held jobs, then ended jobs, newest first. `more` is the number of jobs
+    after this page. If `next` is None and `more` is not 0, `skip` selects the next page."""
 
     jobs: list[JobView]
     next: int | None = None
+    more: int = 0

@@ -71,6 +71,9 @@ class JobDetails:
     metrics: dict[str, float] = field(default_factory=dict[str, float])
     stragglers: list[WorkerFigure] = field(default_factory=list[WorkerFigure])
     hint: str = ""
+    after_any: list[str] = field(default_factory=list[str])
+    after_failed: list[str] = field(default_factory=list[str])
+    retries_left: int = 0
 
 
 @dataclass(frozen=True, slots=True)

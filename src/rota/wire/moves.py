@@ -19,13 +19,14 @@ MOVED_PREFIX = "moved to "
 class MoveRequest:
     """Jobs that move to another daemon if they are still queued `after` a time such as "10m". `to`
     is the owner's name of that daemon. `token` is the owner's token there; it is a secret and never
-    appears in a response."""
+    appears in a response. `allows_plain_http`: the token may go to a `http://` URL."""
 
     jobs: list[str]
     to: str
     url: str
     token: str = field(default="", repr=False)
     after: str = "0"
+    allows_plain_http: bool = False
 
 
 @dataclass(frozen=True, slots=True)

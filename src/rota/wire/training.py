@@ -12,11 +12,11 @@ default assumption for all jobs."""
 
 @dataclass(frozen=True, slots=True)
 class SizeFigure:
-    """The time of an epoch with a number of workers. Errors are relative. `kind` is `measured` (on
+    """The time of an epoch with a number of GPUs. Errors are relative. `kind` is `measured` (on
     one node or across nodes) or `fitted`, the value that scheduling uses. `count` is the number of
     measured epochs. Unknown values are None."""
 
-    workers: int
+    gpus: int
     kind: str
     origin: str
     crosses_nodes: bool = False
@@ -35,7 +35,8 @@ class StepFigure:
     at_s: float
     attempt: int
     worker: int
-    workers: int
+    gpus: int
+    """Of the whole job."""
     epochs_done: float
     step_s: float
     samples_per_s: float = 0.0
@@ -76,8 +77,8 @@ class JobProfile:
     id: str
     name: str
     category: str
-    min_workers: int
-    max_workers: int
+    min_gpus: int
+    max_gpus: int
     epochs: float | None
     epochs_done: float
     sizes: list[SizeFigure]

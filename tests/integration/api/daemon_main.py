@@ -10,6 +10,7 @@ from pathlib import Path
 
 import uvloop
 
+from rota.api.listeners import TcpAddress
 from rota.api.uvicorn_protocol import ClientTimeouts
 from rota.core.model.units import GIB
 from rota.core.scheduling.view import Rules
@@ -36,7 +37,7 @@ def settings(folder: Path, port: int, *, timeouts: ClientTimeouts) -> Settings:
         policy_file=folder / "policy",
         rules=Rules(),
         defaults=lambda _: Defaults(),
-        listen=("127.0.0.1", port),
+        listen=TcpAddress("127.0.0.1", port),
         timeouts=timeouts,
     )
 

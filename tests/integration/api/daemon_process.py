@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx2
 
+from rota.client.endpoint import Endpoint
 from tests.support.ports import reserve_port
 from tests.support.timeouts import PATIENCE_S
 from tests.tidy.tree import ROOT
@@ -38,6 +39,7 @@ class ApiDaemon:
         self.process = process
         self.socket = str(folder / "rota.sock")
         self.url = f"http://127.0.0.1:{port}"
+        self.endpoint = Endpoint(url=self.url, allows_plain_http=True)
         self.admin = self.by_socket()
 
     def by_socket(self) -> httpx2.Client:

@@ -51,7 +51,7 @@ def profile(client: httpx2.Client, job: str) -> dict[str, Any]:
 def test_profile_contains_the_reported_values(anna: httpx2.Client, job: str) -> None:
     found = profile(anna, job)
     measured = [each for each in found["sizes"] if each["kind"] == MEASURED]
-    assert [(each["workers"], each["origin"], each["count"]) for each in measured] == [(1, HERE, 2)]
+    assert [(each["gpus"], each["origin"], each["count"]) for each in measured] == [(1, HERE, 2)]
     assert measured[0]["epoch_s"] == pytest.approx(10.0)
     assert (found["epochs_done"], found["epochs"], found["metrics"]) == (2, 20, {METRIC: 0.5})
     (worker,) = found["workers"]

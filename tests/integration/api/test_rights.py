@@ -76,7 +76,7 @@ def test_only_the_owner_changes_a_job(
 
 
 def test_only_the_owner_resizes_a_job(bert: httpx2.Client, job: str) -> None:
-    answer = bert.post(f"/v1/jobs/{job}/resize", json={"workers": 1})
+    answer = bert.post(f"/v1/jobs/{job}/resize", json={"gpus": 1})
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
 
 
@@ -87,28 +87,26 @@ def held(anna: httpx2.Client, **more: object) -> str:
 def test_impossible_size_is_rejected(anna: httpx2.Client) -> None:
     elastic = held(anna, gpus="1..2", mode="live")
     cases = {
-        elastic: "runs on 1 to 2 workers, not 3",
+        elastic: "runs on 1 to 2 GPUs, not 3",
         held(anna, gpus="1..2", mode="fixed"): "its mode is 'fixed'",
         held(anna, gpus="1", mode="live"): "it was submitted with one size only",
     }
     for job_id, words in cases.items():
-        answer = anna.post(f"/v1/jobs/{job_id}/resize", json={"workers": 3})
+        answer = anna.post(f"/v1/jobs/{job_id}/resize", json={"gpus": 3})
         assert answer.status_code == 400
         assert words in answer.json()["message"]
     for nonsense in (0, -1, 1.5, "2", True, 2**60):
-        answer = anna.post(f"/v1/jobs/{elastic}/resize", json={"workers": nonsense})
+        answer = anna.post(f"/v1/jobs/{elastic}/resize", json={"gpus": nonsense})
         assert answer.status_code == 422, nonsense
     anna.post(f"/v1/jobs/{elastic}/cancel")
-    answer = anna.post(f"/v1/jobs/{elastic}/resize", json={"workers": 1})
+    answer = anna.post(f"/v1/jobs/{elastic}/resize", json={"gpus": 1})
     assert "is over" in answer.json()["message"]
 
 
 def test_owner_and_administrator_resize_a_job(daemon: ApiDaemon, anna: httpx2.Client) -> None:
     elastic = held(anna, gpus="1..2", mode="live")
-    assert anna.post(f"/v1/jobs/{elastic}/resize", json={"workers": 2}).status_code == 200
-    assert (
-        daemon.admin.post(f"/v1/jobs/{elastic}/resize", json={"workers": None}).status_code == 200
-    )
+    assert anna.post(f"/v1/jobs/{elastic}/resize", json={"gpus": 2}).status_code == 200
+    assert daemon.admin.post(f"/v1/jobs/{elastic}/resize", json={"gpus": None}).status_code == 200
     story = anna.get(f"/v1/jobs/{elastic}/story").json()
     said = [(each["cause"], each["after"], each["reason"]) for each in story][1:]
     assert said[0] == ("JobResized", "held", f"resized to 2 by {ANNA}")
@@ -151,7 +149,7 @@ def test_other_users_see_no_log_text_in_reasons(
         ("POST", "/v1/jobs/annas/cancel", None),
         ("POST", "/v1/jobs/annas/hold", None),
         ("POST", "/v1/jobs/annas/release", None),
-        ("POST", "/v1/jobs/annas/resize", {"workers": 1}),
+        ("POST", "/v1/jobs/annas/resize", {"gpus": 1}),
         ("POST", "/v1/jobs/annas/resubmit", None),
         ("POST", "/v1/jobs/move", {"jobs": ["annas"], "to": "lab", "url": "http://127.0.0.1:1"}),
         ("POST", "/v1/tokens", {}),
@@ -194,8 +192,9 @@ def test_job_token_reaches_only_its_job(daemon: ApiDaemon, job: str) -> None:
         assert [each["id"] for each in worker.get("/v1/jobs").json()["jobs"]] == [job]
         for path in ("/v1/tokens", "/v1/nodes"):
             assert worker.get(path).status_code == 403
-        check = worker.post("/v1/jobs/check", json={"jobs": [{"command": ["true"]}]})
-        assert check.status_code == 403
+        for path in ("/v1/jobs/check", "/v1/jobs/plan"):
+            answer = worker.post(path, json={"jobs": [{"command": ["true"]}]})
+            assert answer.status_code == 403
 
 
 @pytest.mark.parametrize("who", ["bert", "reader", "worker", "revoked"])
@@ -296,7 +295,7 @@ def test_snapshots_are_private_to_their_owners(
     if os.geteuid() != 0:
         pytest.skip("only root can be several users")
     (tmp_path / "train.py").write_text(SECRET)
-    with Client(daemon.url, token=anna.headers["authorization"].partition(" ")[2]) as client:
+    with Client(daemon.endpoint, token=anna.headers["authorization"].partition(" ")[2]) as client:
         shipped = client.ship(tmp_path)
     wanted = {"jobs": [{"command": ["true"], "snapshot": shipped}]}
     assert anna.post("/v1/jobs/check", json=wanted).status_code == 200
@@ -317,7 +316,7 @@ def test_only_the_job_fetches_the_code_that_was_shipped_with_it(
     daemon: ApiDaemon, anna: httpx2.Client, job: str, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(SECRET)
-    with Client(daemon.url, token=anna.headers["authorization"].partition(" ")[2]) as client:
+    with Client(daemon.endpoint, token=anna.headers["authorization"].partition(" ")[2]) as client:
         shipped = client.ship(tmp_path)
     command = ["sh", "-c", "env; sleep 1000"]
     made = submit(anna, command=command, gpus="0", snapshot=shipped, workdir="")
@@ -390,7 +389,7 @@ def test_daemon_of_an_ordinary_user_rejects_other_users() -> None:
     if os.geteuid() != 0:
         pytest.skip("takes other uids")
     if not interpreter_for_all():
-        pytest.skip("nobody else can run this program")
+        pytest.skip("no other user can run this program")
     with running(uid=65534) as daemon:
         assert daemon.admin.get("/v1/me").json() == {
             "user": "root",

@@ -14,6 +14,7 @@ import pytest
 from rota.api.streams import COMMENT, STREAMS_MAX
 from rota.api.uvicorn_protocol import ClientTimeouts
 from rota.client import Client
+from rota.client.endpoint import Endpoint
 from rota.server.main import serve
 from rota.wire.jobs import LogRange
 from tests.integration.api.black_hole_proxy import BlackHoleProxy, black_hole_proxy
@@ -51,7 +52,8 @@ def proxy(daemon: ApiDaemon) -> Iterator[BlackHoleProxy]:
 
 @pytest.fixture
 def client(daemon: ApiDaemon, proxy: BlackHoleProxy) -> Iterator[Client]:
-    with Client(proxy.url, token=daemon.token(ANNA), silence_s=SILENCE_S) as found:
+    endpoint = Endpoint(url=proxy.url, allows_plain_http=True)
+    with Client(endpoint, token=daemon.token(ANNA), silence_s=SILENCE_S) as found:
         yield found
 
 

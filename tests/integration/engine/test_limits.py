@@ -33,6 +33,12 @@ def need(here: Hierarchies, controller: str) -> None:
         pytest.skip(f"no {controller} control group may be made here")
 
 
+def test_usable_groups_are_known_without_a_change(here: Hierarchies) -> None:
+    usable = cgroup_discovery.usable(Path("/proc/self"))
+    assert usable & set(cgroup_discovery.CONTROLLERS) == set(here.limits)
+    assert bool(usable & {"kill", "freezer"}) == bool(here.ending)
+
+
 @on_a_box
 async def test_out_of_memory_is_reported(box: Box, here: Hierarchies) -> None:
     need(here, "memory")

@@ -269,6 +269,9 @@ async def test_read_of_the_exit_record_is_retried(
 ) -> None:
     await box.start("job", sh("trap 'exit 6' USR1; echo $$ ready; while :; do sleep 0.01; done"))
     pid, _ = (await box.says("job", "ready")).split()
+    # Only a supervisor of this daemon sends its exit record to the daemon.
+    await box.restart()
+    await box.adopt()
     folders = box.engine._workers._dirs
     left = _refuse_first(monkeypatch, folders, name="exit_record", answers=[NO_FILE] * 3)
     os.kill(int(pid), signal.SIGUSR1)

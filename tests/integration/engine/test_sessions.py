@@ -82,7 +82,7 @@ async def test_command_has_the_workers_environment(box: Box) -> None:
     session.close()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may run as somebody else")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may run as another user")
 @on_a_box
 async def test_command_has_the_workers_rights(box: Box) -> None:
     account = UnixAccount("nobody", "/", uid=65534, gid=65534, groups=(65534, 12))

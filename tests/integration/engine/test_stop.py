@@ -1,5 +1,6 @@
 """A stop ends all descendants of a worker before the end is reported."""
 
+import asyncio
 import os
 import signal
 import time
@@ -161,4 +162,4 @@ async def test_closed_terminal_stops_no_worker(box: Box) -> None:
         os.kill(keeper, number)
     await box.stop("job")
     assert await box.end_of("job") == 9
-    wait_for_end(keeper)
+    await asyncio.to_thread(wait_for_end, keeper)

@@ -30,7 +30,7 @@ from tests.integration.sessions.daemon import (
 from tests.support.timeouts import PATIENCE_S
 
 NOBODY = 65534
-only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may run as somebody else")
+only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may run as another user")
 
 
 def test_streams_and_exit_code(daemon: Daemon, rota: Client) -> None:

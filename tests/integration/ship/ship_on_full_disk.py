@@ -38,13 +38,13 @@ def main(folder: str, uid: str) -> None:
     filler.write_bytes(bytes(5 * MIB // 2))
     before, used_bytes = names_in(disk / "kept"), snapshots.used_bytes(owner=owner)
     try:
-        snapshots.unpack(snapshot_id, owner=owner, gid=owner)
+        snapshots.unpack(snapshot_id, job_id="job", owner=owner, gid=owner)
     except UnavailableError as error:
         tell(f"unpack: {error.hint}")
     is_clean = before == names_in(disk / "kept") and snapshots.used_bytes(owner=owner) == used_bytes
     tell("nothing half-made" if is_clean else f"left {names_in(disk / 'kept')}")
     filler.unlink()
-    tree = snapshots.unpack(snapshot_id, owner=owner, gid=owner)
+    tree = snapshots.unpack(snapshot_id, job_id="job", owner=owner, gid=owner)
     tell("unpacked" if tree_of(tree) == tree_of(code) else "another tree")
 
     # In a user namespace, the options of the mount name a uid that `mount` cannot map: ignore them.

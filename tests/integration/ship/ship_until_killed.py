@@ -19,7 +19,7 @@ def main(folder: str, root: str) -> None:
         snapshot_id = ship(Path(folder), api)
         sys.stdout.write(f"{snapshot_id}\n")
         sys.stdout.flush()
-        snapshots.unpack(snapshot_id, owner=UID, gid=UID)
+        snapshots.unpack(snapshot_id, job_id="job", owner=UID, gid=UID)
         if number % 3 == 2:
             snapshots.prune([(UID, snapshot_id)], unused_s=-1)
             sys.stdout.write("pruned\n")

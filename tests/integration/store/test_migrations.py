@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from rota.core.estimation.speed_model import SpeedModel
+from rota.core.model.job import Processes
 from rota.store.sqlite.check import check
 from rota.store.sqlite.connect import READ_WRITE, connect
 from rota.store.sqlite.migrate import migrate, newest, version_of
@@ -46,6 +47,9 @@ def test_a_released_database_opens(path: Path, released: Path):
         "samples": [plain(store.samples(job.id)) for job in saved.jobs],
     }
     assert contains(held, expected)
+    for job in saved.jobs:  # Each slot was a worker with the GPUs of one unit.
+        assert job.spec.processes is Processes.PER_GPU
+        assert job.units == len(job.allocation)
     store.write(StoreWorkload(first_job=1_000).submit(1, 0)).result()
     store.close()
     assert check(path) == []

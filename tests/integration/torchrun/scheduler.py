@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from rota.api.app import Services, create
-from rota.api.uvicorn_protocol import ClientTimeouts, Server, create_server
+from rota.api.uvicorn_protocol import ClientTimeouts, ConnectionLimiter, Server, create_server
 from rota.core.model.allocation import Slot
 from rota.core.model.events import Event, MembershipChanged
 from rota.core.model.job import Job, JobId, Running, ServiceTime, Starting
@@ -110,6 +110,7 @@ class FakeScheduler:
         house = Services(
             job_service=nobody,
             submissions=nobody,
+            submit_plans=nobody,
             directory=nobody,
             history=nobody,
             log_reader=nobody,
@@ -127,7 +128,9 @@ class FakeScheduler:
         background_tasks = [
             asyncio.ensure_future(each.run()) for each in (membership, self.rendezvous)
         ]
-        self._server: Server = create_server(create(house), timeouts=ClientTimeouts())
+        self._server: Server = create_server(
+            create(house), timeouts=ClientTimeouts(), limiter=ConnectionLimiter()
+        )
         door = socket.socket()
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         door.bind(("127.0.0.1", self.port))

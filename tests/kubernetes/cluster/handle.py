@@ -64,7 +64,7 @@ class Cluster:
             yield SECOND.node
 
     def person(self) -> tuple[str, Path]:
-        """A user without permissions whom no other test uses: name and kubeconfig."""
+        """A user without permissions, for this test only: name and kubeconfig."""
         tokens = (self.place.of("apiserver") / "tokens.csv").read_text()
         for name in map(user_name, range(N_USERS)):
             path = self.place.of("people") / name

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from rota.client.endpoint import NoDaemonError
+from rota.client.endpoint import Endpoint, NoDaemonError
 from rota.engines.kubernetes.pods import naming
 from rota.errors import UnavailableError
 from tests.kubernetes.cluster.api import Object, until
@@ -51,6 +51,7 @@ class KubernetesDaemonProcess(DaemonProcess, Kubectl):
         self.listen = listen = f"{cluster.network.host}:{reserve_port()}"
         where = ["--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace]
         self._command = [*ROTA, "up", "--engine", "kubernetes", *where, "--listen", listen]
+        self._command += ["--plain-http"]
         folders = [*dict.fromkeys([*host_folders(), str(ROOT)])]
         mounts = [*(f"{each}:{each}" for each in folders), f"{self.place}:{self.place}:rw"]
         self._write({"host_paths": [*folders, str(home)]}, mounts=mounts)
@@ -61,6 +62,11 @@ class KubernetesDaemonProcess(DaemonProcess, Kubectl):
         lines += [f'checkpoints = "{self.home}/saved/{{job}}"', "[defaults]"]
         lines += [f"mounts = {json.dumps(mounts)}"]
         (self.state / SETTINGS_FILE).write_text("\n".join(lines) + "\n")
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Its address on TCP, without TLS as in the deployment."""
+        return Endpoint(url=f"http://{self.listen}", allows_plain_http=True)
 
     def run_under(self, *runner: str) -> None:
         self._command = [*runner, *self._command]

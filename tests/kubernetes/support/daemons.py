@@ -43,6 +43,7 @@ class Daemon:
     def _started(self) -> subprocess.Popen[bytes]:
         listen = f"127.0.0.1:{self.port}"
         command = [sys.executable, "-m", "rota.cli.main", "up", "--listen", listen]
+        command += ["--plain-http"]
         return subprocess.Popen(
             [*self._runner, *command, *self._arguments],
             env={**os.environ, "ROTA_HOME": str(self.folder)},
@@ -206,7 +207,7 @@ def started_daemon(kubeconfig: Path, namespace: str, home: Path, **settings: str
     """The URL of a daemon. Its log is the file `log` of its home."""
     port = reserve_port()
     words = ["--engine", "kubernetes", "--kubeconfig", str(kubeconfig)]
-    words += ["--namespace", namespace, "--listen", f"127.0.0.1:{port}"]
+    words += ["--namespace", namespace, "--listen", f"127.0.0.1:{port}", "--plain-http"]
     env = {**os.environ, "ROTA_HOME": str(home), **settings}
     command = [sys.executable, "-m", "rota.cli.main", "up", *words]
     with (home / "log").open("wb") as log:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from tests.kubernetes.cluster.file_locks import locked
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.conftest import lock_of, use_of
+from tests.kubernetes.support.cluster_locks import lock_of, use_of
 from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess, kubernetes_daemon
 
 

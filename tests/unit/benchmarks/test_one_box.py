@@ -15,6 +15,7 @@ from benchmarks.one_box.peer import Amounts, NotOfferedError, Peer, spread
 from benchmarks.support.markdown import NO_VALUE, Figure
 from benchmarks.support.sandbox import PEERS_VARIABLE, Sandbox, sandbox, search_path, wait_until
 from tests.support.processes import started
+from tests.support.timeouts import PATIENCE_S
 
 
 class Paper:
@@ -76,16 +77,19 @@ def test_result_of_a_peer_has_the_ratio_to_rota() -> None:
             OneBoxMeasure.NOOPS: Figure(48.0, "ms", "9 jobs"),
         },
     }
-    page = __main__.render(measured, [])
+    page = __main__.render(measured, [], phases="PHASES")
     assert row(page, OneBoxMeasure.SINGLES) == ["500/s", "600/s", "200/s · 3"]
     assert row(page, OneBoxMeasure.NOOPS) == ["15 ms", "12 ms (9 jobs)", "48 ms (9 jobs) · 0.25"]
     assert row(page, OneBoxMeasure.BATCHES) == ["5,000/s", NO_VALUE, NO_VALUE]
     assert PAPER.remark in page
+    assert f"{__main__.PHASES_INTRODUCTION}\n\nPHASES\n" in page
 
 
 def test_page_without_rota_has_no_ratios() -> None:
     page = __main__.render(
-        {PAPER: {OneBoxMeasure.SINGLES: Figure(2.5, "/s")}}, ["Stone, which needs a tool"]
+        {PAPER: {OneBoxMeasure.SINGLES: Figure(2.5, "/s")}},
+        ["Stone, which needs a tool"],
+        phases="",
     )
     assert row(page, OneBoxMeasure.SINGLES) == ["500/s", NO_VALUE, "2.5/s"]
     assert "Not measured: Stone, which needs a tool." in page
@@ -119,10 +123,10 @@ def test_sandbox_stops_background_processes() -> None:
     with sandbox("test") as place:
         place.daemon("sleep", "1000", is_ready=lambda: True)
         place.run("sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &")
-        wait_until(lambda: len(place.pids()) == 2, what="both", every_s=0.01, within_s=10.0)
+        wait_until(lambda: len(place.pids()) == 2, what="both", every_s=0.01, within_s=PATIENCE_S)
         others = Sandbox(place.folder.with_name("another"))
         assert others.pids() == []
-    wait_until(lambda: not place.pids(), what="end of both", every_s=0.01, within_s=10.0)
+    wait_until(lambda: not place.pids(), what="end of both", every_s=0.01, within_s=PATIENCE_S)
     assert not place.folder.exists()
 
 
@@ -147,18 +151,18 @@ def test_named_folder_is_first_in_path() -> None:
 
 def test_interrupted_run_leaves_no_process() -> None:
     script = (
-        "import signal\n"
+        "import signal, time\n"
         "from benchmarks.support.sandbox import sandbox\n"
-        # Whoever runs the tests in the background has made us deaf to it.
+        # A shell ignores SIGINT in what it runs in the background, and a program inherits this.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "with sandbox('test') as place:\n"
         "    place.daemon('sleep', '1000', is_ready=lambda: True)\n"
         "    print(place.folder, flush=True)\n"
-        "    input()\n"
+        # In short pauses: a signal just before a blocking call is handled after the call.
+        "    while True: time.sleep(0.01)\n"
     )
     with started(
         [sys.executable, "-c", script],
-        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -166,6 +170,6 @@ def test_interrupted_run_leaves_no_process() -> None:
         assert run.stdout is not None
         folder = Path(run.stdout.readline().strip())
         run.send_signal(signal.SIGINT)
-        run.wait(20)
+        run.wait(PATIENCE_S)
     assert not folder.exists()
     assert Sandbox(folder).pids() == []

@@ -38,6 +38,8 @@ WITH_DAEMON = {
     "top": [],
     "status": [],
     "down": [],
+    "history export": [],
+    "cp": ["bert:model.pt", "."],
     "nodes list": [],
     "nodes drain": ["box"],
     "nodes resume": ["box"],
@@ -50,6 +52,7 @@ WITH_DAEMON = {
 }
 WITHOUT_DAEMON = {
     "up",
+    "doctor",
     "simulate",
     "completion",
     "policy list",
@@ -103,6 +106,7 @@ def test_commands_with_results_have_json(name: str):
         "exec",
         "shell",
         "port-forward",
+        "cp",
         "completion",
         "policy decide",
     }
@@ -150,7 +154,6 @@ def test_missing_daemon_at_an_address(rota: Rota, monkeypatch: pytest.MonkeyPatc
         ),
         ("submit --hours 1_0 -- true", "invalid value for '--hours': '1_0' is not a number; "),
         ("submit --hours x -- true", "invalid value for '--hours': 'x' is not a number; "),
-        ("list --watch --json", "--watch cannot print JSON; leave out --watch or --json"),
         ("token create --scope read", "unknown scope 'read'; did you mean 'read_only'?"),
         ("token create --days 0", "--days 0 is not above 0; use a number above 0"),
         ("completion bsh", "no completion for 'bsh'; did you mean 'bash'?"),

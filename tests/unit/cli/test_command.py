@@ -14,6 +14,7 @@ from rota.cli.command import (
     UsageError,
     decimal,
     flag,
+    is_help,
     parse,
     whole,
 )
@@ -107,3 +108,53 @@ def test_too_many_arguments():
     )
     with pytest.raises(UsageError, match="unexpected argument 'b'"):
         parse(only, ["a", "b"], path="rota one")
+
+
+PROGRAM = Command(
+    "run",
+    lambda **_: None,
+    parameters=[
+        CommandArgument("job", metavar="JOB", text=""),
+        CommandArgument(
+            "words",
+            metavar="COMMAND...",
+            text="",
+            is_repeatable=True,
+            is_required=False,
+            is_program=True,
+        ),
+        flag("--all", "-a", name="is_all", text=""),
+        CommandOption("--name", "-n", name="name", text="", metavar="N", parse=str),
+    ],
+    epilog="",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["a", "sh", "--all"], {"words": ["sh", "--all"]}),
+        (["a", "--all", "sh", "-n", "3"], {"words": ["sh", "-n", "3"], "is_all": True}),
+        (["-n", "x", "a", "sh", "--help"], {"words": ["sh", "--help"], "name": "x"}),
+        (["--name", "x", "-a", "a", "sh", "--", "y"], {"words": ["sh", "--", "y"], "name": "x"}),
+        (["-anx", "a", "sh", "-q"], {"words": ["sh", "-q"], "name": "x", "is_all": True}),
+        (["-an", "x", "a", "sh"], {"words": ["sh"], "name": "x", "is_all": True}),
+        (["a", "--name=x", "--", "--all", ""], {"words": ["--all", ""], "name": "x"}),
+    ],
+)
+def test_options_after_the_first_word_belong_to_the_program(
+    words: list[str], expected: dict[str, Any]
+):
+    found = parse(PROGRAM, words, path="rota run")
+    is_all = "-a" in words or "--all" in words[:2] or "-an" in words or "-anx" in words
+    assert found == {"job": "a", "words": [], "name": None, "is_all": is_all, **expected}
+
+
+def test_help_of_the_program_is_not_that_of_rota():
+    assert not is_help(PROGRAM, ["a", "sh", "--help"])
+    assert is_help(PROGRAM, ["a", "--help"])
+
+
+def test_an_empty_argument_is_refused():
+    with pytest.raises(UsageError, match="argument 'JOB' is empty"):
+        values("")

@@ -47,7 +47,7 @@ def test_flags(rota: Rota, arguments: list[str], what: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (["", "--cluster", "1x1"], "the name of the trace is empty; pass a file"),
+        (["", "--cluster", "1x1"], "argument 'TRACE' is empty; see 'rota simulate --help'"),
         (["synthetic:jobs=1,jobs=2", "--cluster", "1x1"], "synthetic: jobs is given twice"),
         (["synthetic:jobs=1_0", "--cluster", "1x1"], "jobs='1_0' is not a whole number"),
         (["voda:run_1", "--cluster", "100000x1024"], "102,400,000 GPUs exceed the limit"),
@@ -72,7 +72,7 @@ def test_flags_that_look_right(rota: Rota, arguments: list[str], what: str) -> N
 )
 def test_traces_that_look_right(rota: Rota, tmp_path: Path, content: str, place: str) -> None:
     trace = tmp_path / "trace.csv"
-    trace.write_text(content)
+    trace.write_text(content, encoding="utf-8")
     assert place in complaint(rota, "simulate", str(trace), "--cluster", "1x1")
 
 
@@ -95,7 +95,7 @@ def test_traces_that_look_right(rota: Rota, tmp_path: Path, content: str, place:
 )
 def test_traces(rota: Rota, tmp_path: Path, content: str, place: str) -> None:
     trace = tmp_path / "trace.csv"
-    trace.write_text(content)
+    trace.write_text(content, encoding="utf-8")
     assert place in complaint(rota, "simulate", str(trace), "--cluster", "1x1")
 
 

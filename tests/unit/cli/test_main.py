@@ -150,10 +150,13 @@ def test_an_interrupt_during_an_import_is_130(module: str):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_help_loads_no_solver():
+@pytest.mark.parametrize(
+    ("arguments", "rare"), [("--help", {"numpy", "scipy", "rich"}), (SIMULATE, {"scipy"})]
+)
+def test_command_loads_only_the_libraries_that_it_needs(arguments: str, rare: set[str]):
     code = (
-        "import sys; from rota.cli.main import run; run(['--help']); "
-        "print(sorted({'numpy', 'scipy', 'rich'} & sys.modules.keys()), file=sys.stderr)"
+        f"import sys; from rota.cli.main import run; run({arguments.split()!r}); "
+        f"print(sorted({rare!r} & sys.modules.keys()), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"

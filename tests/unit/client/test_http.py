@@ -333,7 +333,9 @@ def test_resubmit_is_retried_with_the_same_key(server: Server) -> None:
 def test_no_request_is_sent_to_a_forbidden_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as there:
         url = f"http://localhost:{there.getsockname()[1]}"
-        endpoint = Endpoint(url=url, refuses=lambda address: address == "127.0.0.1")
+        endpoint = Endpoint(
+            url=url, allows_plain_http=True, refuses=lambda address: address == "127.0.0.1"
+        )
         with (
             closing(Http(endpoint, "secret")) as http,
             pytest.raises(UserError, match=r"has the forbidden address 127\.0\.0\.1"),
@@ -364,4 +366,4 @@ def test_server_without_tls_is_a_tls_error() -> None:
 def test_an_invalid_address_is_shown_without_its_password():
     with pytest.raises(UserError) as error:
         check_url(Endpoint(url="http://user-1:secret@host:80"))
-    assert str(error.value) == "invalid daemon address 'http://host:80'; write http://HOST:PORT"
+    assert str(error.value) == "invalid daemon address 'http://host:80'; write https://HOST:PORT"

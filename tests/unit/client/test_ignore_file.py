@@ -84,3 +84,34 @@ def test_invalid_files(tmp_path: Path):
     file.mkdir()
     with pytest.raises(UserError, match="make the file readable"):
         ignore_of(tmp_path, ())
+
+
+PATTERNS = {
+    "letters between": "*a" * 30 + "x",
+    "adjacent": "*" * 30 + "x",
+    "question marks between": "*?" * 30 + "x",
+    "folders": "/**/".join(["a"] * 30) + "/x",
+}
+
+
+@pytest.mark.parametrize("line", PATTERNS.values(), ids=PATTERNS)
+def test_patterns_with_thirty_stars_end(tmp_path: Path, line: str):
+    """Without the atomic groups, these take longer than a life."""
+    (tmp_path / ".rotaignore").write_text(line)
+    ignore = ignore_of(tmp_path, ())
+    assert not ignore.skips("a" * 200, is_folder=False)
+    assert not ignore.skips("a/" * 40 + "a", is_folder=False)
+
+
+def test_many_stars_match_what_they_should(tmp_path: Path):
+    (tmp_path / ".rotaignore").write_text("*a*b*a*\na/**/bb/**/c\n")
+    ignore = ignore_of(tmp_path, ())
+    paths = ["aba", "xaxbxax", "abba", "d/bab-a", "baab", "a/bbx/bb/c", "a/x/bb/y/z/c", "a/bbc/c"]
+    assert [path for path in paths if ignore.skips(path, is_folder=False)] == [
+        *("aba", "xaxbxax", "abba", "d/bab-a", "a/bbx/bb/c", "a/x/bb/y/z/c"),
+    ]
+
+
+def test_a_byte_order_mark_belongs_to_no_pattern(tmp_path: Path):
+    (tmp_path / ".rotaignore").write_bytes(b"\xef\xbb\xbfdata\n")
+    assert ignore_of(tmp_path, ()).skips("data", is_folder=False)

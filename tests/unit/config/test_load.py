@@ -36,8 +36,8 @@ def daemon(
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, str] | None = None,
 ) -> LoadedSettings:
-    (folder / "site.toml").write_text(site)
-    (folder / "config.toml").write_text(state)
+    (folder / "site.toml").write_text(site, encoding="utf-8")
+    (folder / "config.toml").write_text(state, encoding="utf-8")
     sources = Sources(folder, environment or {}, flags or {}, site=folder / "site.toml")
     return daemon_settings(sources)
 
@@ -94,11 +94,11 @@ def test_project_defaults_override_site_defaults(tmp_path: Path):
     ("text", "complaint"),
     [
         ('lisen = "x"', ", field 'lisen': unknown key; did you mean 'listen'?"),
-        ("zzz = 1", ", field 'zzz': unknown key; known keys: listen, policy, "),
+        ("zzz = 1", ", field 'zzz': unknown key; known keys: listen, tls_cert, "),
         ("listen = 1", ", field 'listen': '1' is not a string"),
-        ("grace = true", ", field 'grace': 'True' is not a string"),
-        ("backoff = 'soon'", ", field 'backoff': 'soon' is not a time like 90s, 15m, 2h or 1d"),
-        ("min_runtime = -1", ", field 'min_runtime': '-1' is not a time like"),
+        ("grace = true", ", field 'grace': 'true' is not a time"),
+        ("backoff = 'soon'", ", field 'backoff': 'soon' is not a time; write 90s, 15m, 2h, 1d"),
+        ("min_runtime = -1", ", field 'min_runtime': '-1' is not a time; write"),
         ("log_size = '1 pound'", ", field 'log_size': '1 pound' is not an amount of memory"),
         ("log_files = 0", ", field 'log_files': '0' is not a whole number from 1 to 1000"),
         ("replace_stragglers = 1", ", field 'replace_stragglers': '1' is not a string"),
@@ -169,3 +169,10 @@ def test_project_file_of_another_user_in_a_world_writable_directory(
         monkeypatch.setattr(os, "geteuid", lambda: 4242)
     with pytest.raises(UserError, match="belongs to another user"):
         submit_settings(Sources(tmp_path, {}))
+
+
+def test_the_size_of_a_job_is_no_default_for_jobs_that_it_submits(tmp_path: Path):
+    environment = {"ROTA_GPUS": "4", "ROTA_PRIORITY": "7"}
+    assert submit_settings(Sources(tmp_path, environment)).submit() == {"gpus": "4", "priority": 7}
+    inside = environment | {"ROTA_JOB": "1abc"}
+    assert submit_settings(Sources(tmp_path, inside)).submit() == {"priority": 7}

@@ -87,7 +87,7 @@ def view(cluster: list[Node], *jobs: Job, now: float = 0.0, rules: Rules | None 
         if isinstance(each.phase, Running | Starting):
             planned[each.id] = each.allocation
             gpu_types[each.id] = type_of(each.allocation, by_id)
-            free.take_all(each.allocation, demand_of(each, gpu_types[each.id]))
+            free.take(each.allocation, demand_of(each, gpu_types[each.id]))
     return View(now, jobs, by_id, planned, gpu_types, free, empty, rules or Rules())
 
 
@@ -135,9 +135,8 @@ def wishes_of(
     for each in requests:
         job_id = each.job.id
         if job_id in movable and job_id in before.planned:
-            had = demand_of(each.job, before.gpu_types[job_id])
             held, rank = before.planned[job_id], rank_of(each.job)
-            wishes[job_id] = Wish(each.job, rank, each.workers, each.demand, held, had, leaves=True)
+            wishes[job_id] = Wish(each.job, rank, each.workers, each.demand, held, leaves=True)
     return list(wishes.values()) if in_order else by_difficulty(wishes.values(), before)
 
 

@@ -1,4 +1,4 @@
-"""Where many are looked after, a bug with one of them is told with its name, and nobody else's."""
+"""An error with one job or node is logged with its name, and the others are still handled."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from rota.core.model.job import Ended, JobId, JobSpec
 from rota.daemon import retention
 from rota.daemon.access.authorization import Caller
 from rota.daemon.access.tokens import Tokens
-from rota.daemon.jobs.job_lookup import find_job
+from rota.daemon.jobs.job_lookup import match_word
 from rota.daemon.retention import JobRetention, RetentionLimits
 from rota.daemon.runtime.controller import Controller, ControllerDependencies
 from rota.engines.interface import Program
@@ -172,7 +172,7 @@ def test_tokens_that_ended_are_deleted(tmp_path: Path) -> None:
 def test_the_hint_for_an_unknown_id_names_the_setting(tmp_path: Path) -> None:
     async def scenario(daemon: Daemon) -> None:
         with pytest.raises(UserError) as caught:
-            find_job("0abcdefg", ADA, reader=daemon.controller, store=daemon.store)
+            match_word("0abcdefg", ADA, reader=daemon.controller, store=daemon.store)
         assert "no job '0abcdefg'" in str(caught.value)
         assert "keep_jobs" in caught.value.hint
 

@@ -14,7 +14,7 @@ from rota.engines.kubernetes.pods.naming import (
     JOB,
     MANAGED_BY,
     ROLE,
-    SHARED_GPU,
+    SHARED_GPUS,
     TOKEN_SECRET_PREFIX,
     USER,
     WORKER,
@@ -64,7 +64,7 @@ def test_the_policies_protect_the_names_that_the_daemon_uses() -> None:
     for word in (ACCEPTED, SEAL, JOB, USER, MANAGED_BY):
         assert f"'{word}'" in texts
     prefix = "rota.dev/"
-    assert all(each.startswith(prefix) for each in (ROLE, ATTEMPT, WORKER, SHARED_GPU, LABEL))
+    assert all(each.startswith(prefix) for each in (ROLE, ATTEMPT, WORKER, SHARED_GPUS, LABEL))
 
 
 def test_the_rbac_rules_name_the_objects_that_the_daemon_uses() -> None:

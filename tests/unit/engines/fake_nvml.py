@@ -59,6 +59,10 @@ def nvmlInit() -> None:
         raise NVMLError(init_error)
 
 
+def nvmlShutdown() -> None:
+    pass
+
+
 def nvmlDeviceGetCount() -> int:
     if count_error:
         raise NVMLError(count_error)

@@ -7,6 +7,7 @@ import pytest
 
 from rota.errors import RotaError
 from rota.kube.loop_thread import LoopThread
+from tests.support.timeouts import PATIENCE_S
 
 
 def test_work_continues_while_the_main_loop_is_blocked() -> None:
@@ -23,7 +24,7 @@ def test_work_continues_while_the_main_loop_is_blocked() -> None:
         await asyncio.sleep(0)
         # Nothing else happens in this loop meanwhile.
         for _ in range(10):
-            assert steps.acquire(timeout=30)
+            assert steps.acquire(timeout=PATIENCE_S)
         stepping.cancel()
         await asyncio.gather(stepping, return_exceptions=True)
         await aside.close()

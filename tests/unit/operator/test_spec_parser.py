@@ -68,8 +68,8 @@ def test_an_invalid_user_name_is_refused(name: str) -> None:
 
 
 def test_an_edit_has_only_changes() -> None:
-    spec = {"command": ["p"], "priority": 5, "workers": 3, "hold": True}
-    assert edits(spec) == SpecEdits(workers=3, priority=5, hold=True)
+    spec = {"command": ["p"], "priority": 5, "size": 3, "hold": True}
+    assert edits(spec) == SpecEdits(size=3, priority=5, hold=True)
 
 
 def test_missing_fields_do_not_change() -> None:
@@ -90,3 +90,10 @@ def test_fields_that_no_spec_can_have_do_not_change() -> None:
     """A job accepted before the field existed reads as `host_network`."""
     accepted, asked = replace(ACCEPTED, host_network=True), ACCEPTED
     assert edits_of({"command": ["p"]}, KNOWN, accepted=accepted, asked=asked) == SpecEdits()
+
+
+def test_a_size_of_an_earlier_version_counts_workers() -> None:
+    """`workers` was the number of processes; a size is the number of GPUs."""
+    sized = replace(KNOWN, spec=replace(KNOWN.spec, gpus=2))
+    for spec, size in (({"workers": 2}, 4), ({"size": 2}, 2), ({"size": 4, "workers": 1}, 4)):
+        assert edits_of(spec, sized, accepted=ACCEPTED, asked=ACCEPTED).size == size

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from rota.api.listeners import TcpAddress
 from rota.kube.client import KubeClient
 from rota.kube.resources import Object, ResourceKind
 from rota.server.kubernetes_backend import can_be_reached, url_of
@@ -15,12 +16,12 @@ from rota.server.leader_label import VARIABLE, own_claims
 def test_the_url_is_advertise_then_the_service_then_the_listen_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert url_of("", "") == ""
-    assert url_of("", "10.0.0.1:8800") == "http://10.0.0.1:8800"
+    assert url_of("", None) == ""
+    assert url_of("", TcpAddress("10.0.0.1", 8800)) == "http://10.0.0.1:8800"
     monkeypatch.setenv("ROTA_SERVICE_HOST", "10.96.0.7")
     monkeypatch.setenv("ROTA_SERVICE_PORT", "8800")
-    assert url_of("", "0.0.0.0:8800") == "http://10.96.0.7:8800"
-    assert url_of("https://rota.lab", "0.0.0.0:8800") == "https://rota.lab"
+    assert url_of("", TcpAddress("0.0.0.0", 8800)) == "http://10.96.0.7:8800"
+    assert url_of("https://rota.lab", TcpAddress("0.0.0.0", 8800)) == "https://rota.lab"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ def in_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_leader_removes_the_label_of_all_other_pods() -> None:
-    """Whoever led before may have gone with its node, and cannot take it off. One may be gone."""
+    """The former leader may be lost with its node and then cannot remove its label. A pod may be
+    deleted meanwhile."""
 
     async def play(cluster: KubeClient) -> None:
         await update_leader_label(cluster, leads=True)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from rota.core.model.job import Estimate, Mode
+from rota.core.model.job import Estimate, Mode, Processes
 from rota.policies.registry import parse
 from rota.simulator.cluster_spec import parse_cluster
 from rota.simulator.metrics import SimulationRun
@@ -48,3 +48,23 @@ def test_a_simulation_without_progress_stops():
     result = run("tiresias", *jobs, options=Options())
     assert all(math.isinf(each.finished_s) for each in result.outcomes)
     assert result.preemptions > 100
+
+
+@pytest.mark.parametrize(("max_nodes", "end_s"), [(0, 100.0), (1, 200.0)])
+def test_a_job_with_one_worker_on_each_node_is_as_fast_as_its_gpus(max_nodes: int, end_s: float):
+    spec = job(
+        "a",
+        gpus="1..4",
+        processes=Processes.PER_NODE,
+        max_nodes=max_nodes,
+        estimate=Estimate(400.0),
+    )
+    made = TraceEntry(0.0, 2, spec, Scaling(400.0, (0.0, 1.0, 2.0, 3.0, 4.0)))
+    result = simulate(
+        workload_of("made", [made]),
+        parse_cluster("2x2"),
+        policy=parse("elastic-fifo"),
+        options=FREE,
+        progress=lambda _: None,
+    )
+    assert [each.finished_s for each in result.outcomes] == [end_s]

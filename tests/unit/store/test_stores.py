@@ -157,7 +157,7 @@ def test_a_row_with_the_same_key_is_replaced(store: Store):
 
 
 def test_a_batch_may_be_written_again(store: Store):
-    """As after a failure of which nobody knows whether it came before or after the commit."""
+    """After some failures it is unknown whether the batch was committed."""
     batch = StoreWorkload().submit(1, 1)
     store.write(batch).result()
     store.write(batch).result()

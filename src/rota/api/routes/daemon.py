@@ -10,7 +10,7 @@ from rota.api.auth import CallerDep
 from rota.api.responses import ERRORS, ServicesDep, json_response
 from rota.api.router import LazyRouter
 from rota.api.strict_json import StrictRoute
-from rota.wire.daemon import Status
+from rota.wire.daemon import SettingView, Status
 
 router = LazyRouter(tags=["daemon"], responses=ERRORS, route_class=StrictRoute)
 
@@ -48,6 +48,14 @@ async def readyz(services: ServicesDep) -> Response:
 @router.get("/v1/status", response_model=Status, summary="Status of the daemon")
 async def status(services: ServicesDep, _: CallerDep) -> Response:
     return json_response(services.cluster_service.status())
+
+
+@router.get(
+    "/v1/settings", response_model=list[SettingView], summary="Settings that the daemon uses"
+)
+async def settings(services: ServicesDep, caller: CallerDep) -> Response:
+    """Only administrators see the values of variables for jobs."""
+    return json_response(services.cluster_service.settings(caller))
 
 
 @router.get("/v1/policy", response_model=Chosen, summary="Current scheduling policy")

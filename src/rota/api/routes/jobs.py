@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Header, Query
 from pydantic import BaseModel, Field
@@ -15,9 +15,12 @@ from rota.api.responses import ERRORS, NameOrId, ServicesDep, json_response
 from rota.api.router import LazyRouter
 from rota.api.strict_json import StrictRoute
 from rota.core.lifecycle.states import JobState
+from rota.daemon.jobs.job_selection import JobAction
 from rota.store.records import JobFilter
+from rota.wire.job_changes import ChangedJobs, JobSelection
 from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
 from rota.wire.moves import MoveRequest
+from rota.wire.submit_plan import SubmitPlan
 from rota.wire.training import JobProfile
 
 router = LazyRouter(prefix="/v1/jobs", tags=["jobs"], responses=ERRORS, route_class=StrictRoute)
@@ -33,10 +36,12 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """`next` is the value of `before` for the next page."""
+    """`next` is the value of `before` for the next page. `more` counts the jobs after this page, in
+    the order of the queue."""
 
     jobs: list[JobView]
     next: int | None
+    more: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +51,9 @@ class Batched:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """`workers` null: the policy decides."""
+    """`gpus` null: the policy decides."""
 
-    workers: Annotated[int, Field(strict=True, ge=1, le=MAX_NUMBER)] | None
+    gpus: Annotated[int, Field(strict=True, ge=1, le=MAX_NUMBER)] | None
 
 
 class ListQuery(BaseModel):
@@ -60,6 +65,8 @@ class ListQuery(BaseModel):
     word: str = Field("", max_length=80)
     before: int | None = Field(None, ge=0, le=MAX_NUMBER)
     limit: int = Field(100, ge=1, le=MAX_PAGE)
+    order: Literal["newest", "queue"] = "newest"
+    skip: int = Field(0, ge=0, le=MAX_NUMBER)
 
 
 Key = Annotated[
@@ -124,13 +131,40 @@ async def check(body: Batched, *, services: ServicesDep, caller: CallerDep) -> R
     return json_response(await services.submissions.dry_run(caller, body.jobs))
 
 
-@router.get("", response_model=Listed, summary="List jobs, the newest first")
+@router.post(
+    "/plan", response_model=SubmitPlan, summary="Plan a submit: where and when jobs would start"
+)
+async def plan(body: Batched, *, services: ServicesDep, caller: CallerDep) -> Response:
+    return json_response(await services.submit_plans.plan(caller, body.jobs))
+
+
+@router.post("/cancel", response_model=ChangedJobs, summary="Cancel many jobs in one event")
+async def cancel_many(body: JobSelection, *, services: ServicesDep, caller: CallerDep) -> Response:
+    return json_response(await services.job_service.change(caller, body, action=JobAction.CANCEL))
+
+
+@router.post("/hold", response_model=ChangedJobs, summary="Hold many jobs in one event")
+async def hold_many(body: JobSelection, *, services: ServicesDep, caller: CallerDep) -> Response:
+    return json_response(await services.job_service.change(caller, body, action=JobAction.HOLD))
+
+
+@router.post("/release", response_model=ChangedJobs, summary="Release many jobs in one event")
+async def release_many(body: JobSelection, *, services: ServicesDep, caller: CallerDep) -> Response:
+    return json_response(await services.job_service.change(caller, body, action=JobAction.RELEASE))
+
+
+@router.get("", response_model=Listed, summary="List jobs")
 async def list_jobs(
     query: Annotated[ListQuery, Query()], *, services: ServicesDep, caller: CallerDep
 ) -> Response:
     wanted = JobFilter(frozenset(query.state), query.user, query.project, query.word)
+    if query.order == "queue" and query.before is None:
+        found = await services.job_service.queue_page(
+            caller, wanted, skip=query.skip, limit=query.limit
+        )
+        return json_response(Listed(found.jobs, found.next, found.more))
     page = await services.job_service.page(caller, wanted, before=query.before, limit=query.limit)
-    return json_response(Listed(page.jobs, page.next))
+    return json_response(Listed(page.jobs, page.next, 0))
 
 
 @router.get("/{word}", response_model=JobDetails, summary="Show a job")
@@ -147,6 +181,15 @@ async def show(word: NameOrId, *, services: ServicesDep, caller: CallerDep) -> R
 async def resubmit_request(word: NameOrId, *, services: ServicesDep, caller: CallerDep) -> Response:
     found = await asyncio.to_thread(services.submissions.resubmit_request, caller, word)
     return json_response(found)
+
+
+@router.get(
+    "/{word}/jobs",
+    response_model=list[JobView],
+    summary="The jobs that a word names",
+)
+async def named(word: NameOrId, *, services: ServicesDep, caller: CallerDep) -> Response:
+    return json_response(await services.job_service.named(caller, word))
 
 
 @router.get("/{word}/profile", response_model=JobProfile, summary="Measurements of a job")
@@ -173,32 +216,44 @@ async def story(
 async def cancel(
     word: NameOrId, *, services: ServicesDep, caller: CallerDep, reason: Reason = ""
 ) -> Response:
-    return json_response(await services.job_service.cancel(caller, word, reason=reason))
+    job_service = services.job_service
+    return json_response(
+        await job_service.change_one(caller, word, action=JobAction.CANCEL, reason=reason)
+    )
 
 
 @router.post("/{word}/hold", response_model=JobView, summary="Hold a job")
 async def hold(
     word: NameOrId, *, services: ServicesDep, caller: CallerDep, reason: Reason = ""
 ) -> Response:
-    return json_response(await services.job_service.hold(caller, word, reason=reason))
+    job_service = services.job_service
+    return json_response(
+        await job_service.change_one(caller, word, action=JobAction.HOLD, reason=reason)
+    )
 
 
 @router.post("/{word}/release", response_model=JobView, summary="Release a held job")
 async def release(
     word: NameOrId, *, services: ServicesDep, caller: CallerDep, reason: Reason = ""
 ) -> Response:
-    return json_response(await services.job_service.release(caller, word, reason=reason))
+    job_service = services.job_service
+    return json_response(
+        await job_service.change_one(caller, word, action=JobAction.RELEASE, reason=reason)
+    )
 
 
-@router.post("/{word}/resize", response_model=JobView, summary="Set the number of workers of a job")
+@router.post("/{word}/resize", response_model=JobView, summary="Set the number of GPUs of a job")
 async def resize(
     word: NameOrId, body: Resize, *, services: ServicesDep, caller: CallerDep
 ) -> Response:
-    return json_response(await services.job_service.resize(caller, word, workers=body.workers))
+    return json_response(await services.job_service.resize(caller, word, gpus=body.gpus))
 
 
 @router.post(
-    "/{word}/resubmit", status_code=201, response_model=Submitted, summary="Submit a copy of a job"
+    "/{word}/resubmit",
+    status_code=201,
+    response_model=Submitted,
+    summary="Submit a copy",
 )
 async def resubmit(
     word: NameOrId, *, services: ServicesDep, caller: CallerDep, key: Key = ""

@@ -22,7 +22,7 @@ router = LazyRouter(prefix="/v1", tags=["snapshots"], responses=ERRORS)
 MANIFEST: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "Manifest of a folder: see docs/reference/ship.md.",
+        "description": "Manifest of a folder: see docs/how-to/ship-code.md.",
         "content": {"application/json": {"schema": {"type": "object"}}},
     }
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ class ContextFlags:
     is_kubernetes: bool
     kubeconfig: str
     kube_context: str
+    allows_plain_http: bool
     as_json: bool
 
 
@@ -53,6 +54,11 @@ def _text(flag: str, *, metavar: str, text: str) -> CommandOption:
     flag("--kubernetes", name="is_kubernetes", text="Use the token of the kubeconfig."),
     _text("--kubeconfig", metavar="FILE", text="Kubeconfig (default: kubectl's)."),
     _text("--kube-context", metavar="NAME", text="Kubeconfig context (default: current)."),
+    flag(
+        "--plain-http",
+        name="allows_plain_http",
+        text="Send the token without TLS: it can be read and stolen on the way.",
+    ),
     JSON,
     epilog="Example: rota context add lab https://rota.lab:7600 --token-file lab.token",
 )
@@ -64,10 +70,8 @@ def add(**values: Any) -> None:
     flags = ContextFlags(**values)
     contexts.check_name(flags.name)
     found = _context(flags)
-    # `secret` reads the token file, so a missing file is reported now and not at the first use.
-    if found.secret() and _is_unencrypted(found.url):
-        print_err(f"the token is sent to {found.url} unencrypted; https is safer")
-    contexts.add(flags.name, found)
+    found.secret()  # A missing token file is reported now, and not at the first use.
+    contexts.add(flags.name, replace(found, url=_with_fingerprint(found.url)))
     if flags.as_json:
         print_contexts({flags.name: found}, current="", as_json=True)
     else:
@@ -82,21 +86,70 @@ def _context(flags: ContextFlags) -> Context:
         hint = "give one of --token, --token-file and --kubernetes"
         raise UserError("a context takes only one source of its token", hint)
     return Context(
-        url=_address(flags.url),
+        url=_address(flags.url, allows_plain_http=flags.allows_plain_http),
         token=_read_token(flags.token),
         token_file=_absolute(flags.token_file),
         is_kubernetes=is_kubernetes,
         kubeconfig=_absolute(flags.kubeconfig),
         kube_context=flags.kube_context,
+        allows_plain_http=flags.allows_plain_http,
     )
 
 
-def _address(url: str) -> str:
+def _address(url: str, *, allows_plain_http: bool) -> str:
     from rota.client.endpoint import parse
     from rota.client.http import check_url
 
     check_url(parse(url, "URL"))
-    return url.removesuffix("/")
+    url = url.removesuffix("/")
+    if url.startswith("http://") and not allows_plain_http:
+        raise UserError(
+            f"{url} is not encrypted: other users could read your token, or answer for the daemon",
+            "use the https URL that 'rota status' shows on the daemon's machine, or --plain-http",
+        )
+    return url
+
+
+def _with_fingerprint(url: str) -> str:
+    """The URL, with the fingerprint of its certificate if no authority has signed it."""
+    from rota.client.endpoint import NoDaemonError, parse
+    from rota.client.http import certificate_fingerprint
+
+    if not url.startswith("https://") or "#" in url:
+        return url
+    try:
+        fingerprint = certificate_fingerprint(parse(url, "URL"))
+    except NoDaemonError:  # The first use checks the certificate.
+        return url
+    return _confirmed(f"{url}#sha256={fingerprint}") if fingerprint else url
+
+
+def _confirmed(url: str) -> str:
+    """The URL with a fingerprint that the daemon of this machine confirms, or the user."""
+    if _own_daemon_address() == url:
+        return url
+    plain, _, fingerprint = url.partition("#")
+    print_err(f"no authority that this machine trusts has signed the certificate of {plain}")
+    print_err(f"its fingerprint is {fingerprint}; compare it with 'rota status' on that machine")
+    if not sys.stdin.isatty():
+        raise UserError(f"the certificate of {plain} is not trusted", f"add it as '{url}'")
+    if input("trust this certificate? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise UserError("the context was not added")
+    return url
+
+
+def _own_daemon_address() -> str:
+    """The TCP address of the daemon of this machine, which its Unix socket tells; empty if it has
+    none."""
+    from rota.client import Client
+    from rota.config.paths import LOCAL
+    from rota.errors import RotaError
+
+    try:
+        with Client(context=LOCAL) as rota:
+            return rota.status().address
+    except RotaError:
+        return ""
 
 
 def _absolute(path: str) -> str:
@@ -117,14 +170,6 @@ def _read_token(value: str) -> str:
         return checked_token(getpass("token: ").strip(), "the typed token")
     text = sys.stdin.buffer.read(LONGEST_TOKEN + 2).decode("ascii", errors="replace")
     return checked_token(text.strip(), "standard input")
-
-
-def _is_unencrypted(url: str) -> bool:
-    """Whether the token crosses a network unencrypted."""
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(url)
-    return parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "::1", "localhost")
 
 
 @command("use", NAME, JSON)

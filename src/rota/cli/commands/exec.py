@@ -1,4 +1,4 @@
-"""`rota exec`, `rota shell` and `rota port-forward`: connect to a running job."""
+"""`rota exec`, `shell`, `port-forward` and `cp`: connect to a running job."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     JOB,
     CommandArgument(
         "words",
-        metavar="-- COMMAND...",
+        metavar="COMMAND...",
         text="Command to run.",
         is_repeatable=True,
-        may_be_bytes=True,
+        is_program=True,
     ),
     WORKER,
     flag("--tty", "-t", name="on_terminal", text="Give the command a terminal."),
@@ -76,6 +76,39 @@ def port_forward(*, job: str, ports: list[str], worker: int | None) -> None:
             rota.wait(details.job.id)
 
 
+@command(
+    "cp",
+    CommandArgument("source", metavar="SOURCE", text="JOB:PATH or a path of this machine."),
+    CommandArgument("target", metavar="TARGET", text="A path of this machine or JOB:PATH."),
+    WORKER,
+    epilog="Example: rota cp bert:out/model.pt .",
+)
+def cp(*, source: str, target: str, worker: int | None) -> int:
+    """Copy a file or folder from a running job or to it. Needs 'tar' in the job's environment.
+
+    PATH is relative to the folder of the job. A target that is a folder gets the copy inside. Links
+    and special files are left out: then the exit code is 1. The job must run.
+    """
+    from pathlib import Path
+
+    from rota.cli.file_copy import copy_from_job, copy_to_job, job_path
+    from rota.client import Client
+    from rota.errors import UserError
+
+    remote_source, remote_target = job_path(source, worker=worker), job_path(target, worker=worker)
+    with Client() as rota:
+        if remote_source is not None and remote_target is None:
+            n_left_out = copy_from_job(rota, remote_source, target=Path(target))
+        elif remote_target is not None and remote_source is None:
+            n_left_out = copy_to_job(rota, Path(source), target=remote_target)
+        else:
+            what = "exactly one of SOURCE and TARGET must be JOB:PATH"
+            raise UserError(what, "write ./NAME for a path of this machine with a colon")
+    if n_left_out:
+        print_err(f"left out {n_left_out} links and special files")
+    return 1 if n_left_out else 0
+
+
 def forwarder(ports: list[str]) -> Forwarder:
     """A `Forwarder` that already listens on the local ports."""
     from rota.client.port_forward import Forwarder, PortMapping
@@ -105,4 +138,4 @@ def _run(job: str, request: ExecRequest, *, worker: int | None) -> int:
     return code
 
 
-COMMANDS = (execute, shell, port_forward)
+COMMANDS = (execute, shell, port_forward, cp)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rota.cli import complete
+from rota.cli import complete, job_changes
 from rota.cli.command import CommandArgument, CommandOption, command, flag, whole
 from rota.cli.options import JOB, JOBS, JSON, TO
 from rota.cli.output.console import print_err, print_out
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rota.client import Client
-    from rota.wire.job_view import JobView
+    from rota.wire.job_view import JobList, JobView
 
 T = TypeVar("T")
 NO_MATCHING_JOBS = "no matching jobs; 'rota submit -- COMMAND' submits one"
@@ -39,13 +39,18 @@ PAGE_SIZE = 1000
         "-s",
         name="states",
         metavar="STATE",
-        text="Only jobs in this state.",
+        text="Only jobs in these states, as running,queued.",
         parse=str,
         is_repeatable=True,
         complete=complete.states,
     ),
     CommandOption(
-        "--project", name="project", metavar="NAME", text="Only jobs of this project.", parse=str
+        "--project",
+        name="project",
+        metavar="NAME",
+        text="Only jobs of this project.",
+        parse=str,
+        complete=complete.projects,
     ),
     CommandOption(
         "--limit",
@@ -68,31 +73,35 @@ def list_jobs(
     watches: bool,
     as_json: bool,
 ) -> None:
-    """List jobs, newest first. Without --all or --user, only your own."""
+    """List jobs: running jobs, then queued jobs in the order in which they are served, then ended
+    jobs, newest first. Without --all or --user, only your own."""
     from rota.client import Client
 
     if watches and as_json:
         raise UserError("--watch cannot print JSON", "leave out --watch or --json")
     if not 1 <= limit <= MAX_JOBS:
         raise UserError(f"--limit {limit} is out of range", f"use 1 to {MAX_JOBS}")
-    _check_states(states or [])
+    wanted = [state for each in states or [] for state in each.split(",")]
+    _check_states(wanted)
     with Client() as rota:
         owner = user or ("" if all_users else rota.me())
 
-        def fetch() -> list[JobView]:
-            return _fetch(rota, owner, states=states or [], project=project or "", limit=limit)
+        def fetch() -> JobList:
+            return _fetch(rota, owner, states=wanted, project=project or "", limit=limit)
 
         if watches:
             _watch(rota, fetch)
             return
         found = fetch()
-        if not found and not as_json:
+        if not found.jobs and not as_json:
             has_filter = all_users or user or states or project
             print_err(NO_MATCHING_JOBS if has_filter else NO_OWN_JOBS)
         else:
             from rota.cli.output.jobs import print_jobs
 
-            print_jobs(found, as_json=as_json)
+            print_jobs(found.jobs, as_json=as_json)
+        if found.more:
+            print_err(_not_shown(found))
 
 
 def _check_states(states: list[str]) -> None:
@@ -104,39 +113,55 @@ def _check_states(states: list[str]) -> None:
             raise UserError(f"unknown state '{shown(state)}'", hint)
 
 
-def _fetch(
-    rota: Client, user: str, *, states: list[str], project: str, limit: int
-) -> list[JobView]:
+def _fetch(rota: Client, user: str, *, states: list[str], project: str, limit: int) -> JobList:
+    """The first jobs in the order of the queue, and how many there are besides. The newest ended
+    jobs of further pages follow."""
+    from rota.wire.job_view import FINAL_STATES, JobList
+
     found: list[JobView] = []
     before: int | None = None
-    while len(found) < limit:
+    more = 0
+    ended = [state for state in states or FINAL_STATES if state in FINAL_STATES]
+    while True:
         page = rota.jobs(
             user=user,
-            states=states,
+            states=states if before is None else ended,
             project=project,
             before=before,
             limit=min(PAGE_SIZE, limit - len(found)),
+            skip=len(found) if before is None else None,
         )
+        more = page.more if before is None else max(0, more - len(page.jobs))
         found += page.jobs
         before = page.next
-        if before is None:
-            break
-    return found
+        is_last = before is None and not (page.jobs and more)
+        if is_last or len(found) >= limit:
+            return JobList(found, more=more)
 
 
-def _watch(rota: Client, fetch: Callable[[], list[JobView]]) -> None:
-    from rota.cli.output.jobs import columns
+def _not_shown(found: JobList) -> str:
+    shown, more = len(found.jobs), found.more
+    are = "job is" if more == 1 else "jobs are"
+    return f"{more} more {are} not shown; 'rota list --limit {shown + more}' shows all"
+
+
+def _watch(rota: Client, fetch: Callable[[], JobList]) -> None:
+    from rota.cli.output.jobs import job_table
     from rota.cli.output.live import live
-    from rota.cli.output.table import draw
 
-    live(lambda: draw(columns(fetch(), now=time.time())), changes=rota.events())
+    def lines() -> list[str]:
+        found = fetch()
+        drawn = job_table(found.jobs, now=time.time())
+        return [*drawn, _not_shown(found)] if found.more else drawn
+
+    live(lines, changes=rota.events())
 
 
 @command("show", JOB, JSON)
 def show(*, job: str, as_json: bool) -> None:
     """Show the details of a job, such as why it waits. For an array, list its jobs."""
     from rota.cli.output.console import print_json
-    from rota.cli.output.jobs import print_details, print_jobs
+    from rota.cli.output.jobs import details_object, print_details, print_jobs
     from rota.client import Client
 
     with Client() as rota:
@@ -145,10 +170,10 @@ def show(*, job: str, as_json: bool) -> None:
         except UserError as error:
             if not _is_array_error(error):
                 raise
-            print_jobs(_array_jobs(rota, job), as_json=as_json)
+            print_jobs(rota.named(job), as_json=as_json)
             return
     if as_json:
-        print_json(asdict(details))
+        print_json(details_object(details))
     else:
         print_details(details)
 
@@ -168,56 +193,58 @@ def story(*, job: str, as_json: bool) -> None:
         print_story(entries)
 
 
-@command("cancel", JOBS, JSON)
-def cancel(*, jobs: list[str], as_json: bool) -> int:
+@command("cancel", *job_changes.PARAMETERS)
+def cancel(**values: Any) -> int:
     """Cancel jobs. A running job is stopped, and killed after its grace period."""
-    return _apply(jobs, "cancel", as_json=as_json)
+    return job_changes.change("cancel", **values)
 
 
-@command("hold", JOBS, JSON)
-def hold(*, jobs: list[str], as_json: bool) -> int:
+@command("hold", *job_changes.PARAMETERS)
+def hold(**values: Any) -> int:
     """Hold jobs: they do not run until they are released. A running job is stopped."""
-    return _apply(jobs, "hold", as_json=as_json)
+    return job_changes.change("hold", **values)
 
 
-@command("release", JOBS, JSON)
-def release(*, jobs: list[str], as_json: bool) -> int:
+@command("release", *job_changes.PARAMETERS)
+def release(**values: Any) -> int:
     """Release held jobs: they return to the queue."""
-    return _apply(jobs, "release", as_json=as_json)
+    return job_changes.change("release", **values)
 
 
-@command(
-    "resize", JOB, CommandArgument("workers", metavar="N|auto", text="Number of workers."), JSON
-)
-def resize(*, job: str, workers: str, as_json: bool) -> None:
-    """Set the number of workers of an elastic job. With 'auto' the policy sets it."""
+@command("resize", JOB, CommandArgument("gpus", metavar="N|auto", text="Number of GPUs."), JSON)
+def resize(*, job: str, gpus: str, as_json: bool) -> None:
+    """Set the number of GPUs of an elastic job. With 'auto' the policy sets it."""
     from rota.cli.output.console import print_json
-    from rota.cli.output.jobs import print_jobs
+    from rota.cli.output.jobs import job_object, print_jobs
     from rota.client import Client
 
-    if workers != "auto" and not (workers.isascii() and workers.isdecimal() and int(workers)):
-        raise UserError(f"'{shown(workers)}' is not a number of workers", "use 1, 2, ... or auto")
+    if gpus != "auto" and not (gpus.isascii() and gpus.isdecimal() and int(gpus)):
+        raise UserError(f"'{shown(gpus)}' is not a number of GPUs", "use 1, 2, ... or auto")
     with Client() as rota:
-        resized = rota.resize(job, None if workers == "auto" else int(workers))
+        resized = rota.resize(job, None if gpus == "auto" else int(gpus))
     if as_json:
-        print_json(asdict(resized))
+        print_json(job_object(resized))
     else:
         print_jobs([resized], as_json=False)
 
 
 @command("resubmit", JOBS, TO, JSON)
 def resubmit(*, jobs: list[str], to: str, as_json: bool) -> None:
-    """Submit copies of jobs as new jobs. With --to, move the jobs to another daemon instead: each
-    job is cancelled here after the other daemon has accepted it."""
+    """Submit copies of jobs, or of whole arrays, as new jobs. With --to, move the jobs to another
+    daemon instead: each job is cancelled here after the other daemon has accepted it."""
     from rota.cli.output.console import print_json
     from rota.client import Client
 
     with Client() as rota:
-        ids = _move(rota, jobs, to=to) if to else [rota.resubmit(job) for job in jobs]
+        ids = _move(rota, jobs, to=to) if to else _copies(rota, jobs)
     if as_json:
         print_json({"ids": ids})
     else:
         print_out("\n".join(ids))
+
+
+def _copies(rota: Client, jobs: list[str]) -> list[str]:
+    return [job_id for job in jobs for job_id in rota.resubmit_all(job)]
 
 
 def _move(rota: Client, jobs: list[str], *, to: str) -> list[str]:
@@ -232,7 +259,7 @@ def _move(rota: Client, jobs: list[str], *, to: str) -> list[str]:
 def wait(*, jobs: list[str], as_json: bool) -> int:
     """Wait until jobs have ended. The exit code is that of the first job that failed."""
     from rota.cli.exit_codes import wait_for_end
-    from rota.cli.output.console import print_json
+    from rota.cli.output.jobs import print_jobs
     from rota.client import Client
 
     with Client() as rota:
@@ -242,69 +269,13 @@ def wait(*, jobs: list[str], as_json: bool) -> int:
             for end in _for_each_job(rota, job, action=lambda each: wait_for_end(rota, each))
         ]
     if as_json:
-        print_json([asdict(job) for job, _ in ends])
+        print_jobs([job for job, _ in ends], as_json=True)
     return next((code for _, code in ends if code), 0)
-
-
-def _apply(refs: list[str], action: str, *, as_json: bool) -> int:
-    """Call the client's method `action` for every job, also after errors. Return the exit code of
-    the first error."""
-    from rota.cli.output.console import print_json
-    from rota.cli.output.jobs import print_jobs
-    from rota.client import Client
-
-    done: list[JobView] = []
-    failed = 0
-    left = refs[::-1]
-    with Client() as rota:
-        while left:
-            ref = left.pop()
-            try:
-                try:
-                    done.append(getattr(rota, action)(ref))
-                except UserError as error:
-                    if not _is_array_error(error):
-                        raise
-                    left += _unfinished_ids(rota, ref)[::-1]
-            except UserError as error:
-                print_err(str(error))
-                failed = failed or error.exit_code
-    if as_json:
-        print_json([asdict(job) for job in done])
-    elif done:
-        print_jobs(done, as_json=False)
-    return failed
-
-
-def _array_jobs(rota: Client, name: str) -> list[JobView]:
-    """The jobs of the user's newest array with this name, in the order of their indices."""
-    user = rota.me()
-    found: list[JobView] = []
-    before: int | None = None
-    while True:
-        page = rota.jobs(user=user, word=f"{name}[", before=before, limit=PAGE_SIZE)
-        # All jobs of an array have the same time of submission.
-        moment = (found or page.jobs)[0].submitted_s if found or page.jobs else 0.0
-        same = [job for job in page.jobs if job.submitted_s == moment]
-        found += same
-        before = page.next
-        if before is None or len(same) < len(page.jobs):
-            return found[::-1]
 
 
 def _is_array_error(error: UserError) -> bool:
     """Whether the daemon expected one job and got the name of an array."""
     return error.code == "array"
-
-
-def _unfinished_ids(rota: Client, name: str) -> list[str]:
-    """The ids of the jobs of an array that have not ended."""
-    from rota.wire.job_view import LIVE_STATES
-
-    unfinished = [job.id for job in _array_jobs(rota, name) if job.state in LIVE_STATES]
-    if not unfinished:
-        raise UserError(f"all jobs of '{shown(name)}' have ended", "'rota show' lists them")
-    return unfinished
 
 
 def _for_each_job(rota: Client, ref: str, *, action: Callable[[str], T]) -> list[T]:
@@ -314,7 +285,7 @@ def _for_each_job(rota: Client, ref: str, *, action: Callable[[str], T]) -> list
     except UserError as error:
         if not _is_array_error(error):
             raise
-    return [action(job.id) for job in _array_jobs(rota, ref)]
+    return [action(job.id) for job in rota.named(ref)]
 
 
 @command(

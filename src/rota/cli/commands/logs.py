@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-import sys
+import re
 import time
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from rota.cli.command import CommandOption, command, flag, whole
 from rota.cli.options import JOB, JSON
-from rota.cli.output.console import print_out
-from rota.errors import UserError
+from rota.cli.output.console import print_err, print_json_line
+from rota.errors import UserError, shown
 
 if TYPE_CHECKING:
-    from rota.wire.jobs import LogPiece
+    from rota.client import Client
+    from rota.wire.jobs import JobDetails, LogPiece, LogRange
+
+ALL = "all"
+WAITING = ("queued", "held")
+
+
+@dataclass(frozen=True, slots=True)
+class LogFlags:
+    """The flags that select and print output. `attempt` is a number, `all` or empty."""
+
+    wanted: LogRange
+    attempt: str
+    grep: re.Pattern[str] | None
+    has_times: bool
+    as_json: bool
 
 
 @command(
@@ -28,17 +43,25 @@ if TYPE_CHECKING:
         "--since",
         name="since",
         metavar="TIME",
-        text="Only output of the last 90s, 15m, 2h.",
+        text="Only output of the last 90s, 15m, 1:30 (H:MM).",
         parse=str,
     ),
-    flag("--timestamps", "-t", name="timestamps", text="Print time and worker before each line."),
+    CommandOption(
+        "--grep",
+        name="grep",
+        metavar="PATTERN",
+        text="Only lines that match this regular expression.",
+        parse=str,
+    ),
+    flag("--timestamps", "-t", name="timestamps", text="Print the time before each line."),
     CommandOption("--worker", name="worker", metavar="N", text="Only this worker.", parse=whole),
     CommandOption(
         "--attempt",
         name="attempt",
-        metavar="N",
-        text="Number of the attempt (default: the newest).",
-        parse=whole,
+        metavar="N|all",
+        text="Number of the attempt, or all (default: the newest).",
+        parse=str,
+        default="",
     ),
     JSON,
 )
@@ -48,71 +71,102 @@ def logs(
     follow: bool,
     tail: int | None,
     since: str | None,
+    grep: str | None,
     timestamps: bool,
     worker: int | None,
-    attempt: int | None,
+    attempt: str,
     as_json: bool,
 ) -> None:
-    """Show the output of a job. Lines of all workers are merged by time."""
+    """Show the output of a job. Lines of all workers are merged by time; if there are several, each
+    line begins with the number of its worker."""
     from rota.client import Client
     from rota.wire.jobs import LogRange
 
     since_s = time.time() - _seconds(since) if since else 0.0
-    wanted = LogRange(worker, attempt, tail, since_s, follow)
+    number = int(attempt) if attempt.isascii() and attempt.isdigit() else None
+    if attempt not in ("", ALL) and not number:
+        raise UserError(f"--attempt {shown(attempt)} is not an attempt", "write 1, 2, ... or all")
     if timestamps and as_json:
         raise UserError("--json already includes times", "leave out --timestamps")
     if tail is not None and tail < 0:
         raise UserError(f"--tail {tail} is less than 0", "give a number of lines")
+    wanted = LogRange(worker, number, tail, since_s, follow)
+    flags = LogFlags(wanted, attempt, _pattern(grep), timestamps, as_json)
     with Client() as rota:
-        if as_json:
-            _copy_pieces(rota.log_pieces(job, wanted))
-        elif timestamps:
-            _copy_lines(rota.log_pieces(job, wanted))
-        else:
-            copy(rota.log_bytes(job, wanted))
+        print_logs(rota, rota.show(job), flags=flags)
 
 
-def copy(chunks: Iterable[bytes]) -> None:
-    """Copy bytes to stdout as they arrive."""
-    for chunk in chunks:
-        sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
+def follow_logs(rota: Client, job_id: str, *, as_json: bool) -> None:
+    """Print the output of a job until its end, from its first attempt on."""
+    from rota.wire.jobs import LogRange
+
+    flags = LogFlags(LogRange(follow=True), "", grep=None, has_times=False, as_json=as_json)
+    print_logs(rota, rota.show(job_id), flags=flags)
 
 
-def _copy_pieces(pieces: Iterable[LogPiece]) -> None:
-    """One JSON object per line, because followed output has no end."""
-    import json
+def print_logs(rota: Client, details: JobDetails, *, flags: LogFlags) -> None:
+    from rota.cli.output.logs import LineFormat, print_pieces
 
+    job, wanted = details.job, flags.wanted
+    if wanted.follow and job.state in WAITING:
+        reason = f": {job.reason}" if job.reason else ""
+        print_err(f"job {job.id} is {job.state}{reason}; waiting for its start")
+    elif not flags.attempt and job.attempt > 1:
+        hint = "--attempt all shows all attempts"
+        print_err(f"showing attempt {job.attempt} of {job.attempt}; {hint}")
+    if flags.as_json:
+        for piece in _matching(_pieces(rota, details, flags=flags), flags.grep):
+            print_json_line({"type": "log", **asdict(piece)})
+        if wanted.follow:
+            from rota.cli.output.jobs import job_object
+
+            print_json_line({"type": "job", **job_object(rota.wait(job.id))})
+        return
+    n_workers = max((len(each.workers) for each in details.attempts), default=1)
+    has_workers = wanted.worker is None and n_workers > 1
+    style = LineFormat(flags.has_times, has_workers, flags.grep)
+    exact = replace(flags, wanted=replace(wanted, exact=True))
+    print_pieces(_pieces(rota, details, flags=exact), style)
+
+
+def _pieces(rota: Client, details: JobDetails, *, flags: LogFlags) -> Iterator[LogPiece]:
+    """The output of the chosen attempts. With `follow`, the newest attempt comes last."""
+    job, wanted = details.job, flags.wanted
+    earlier = range(1, job.attempt) if flags.attempt == ALL else ()
+    for number in earlier:
+        yield from rota.log_pieces(job.id, replace(wanted, attempt=number, follow=False))
+    yield from rota.log_pieces(job.id, wanted)
+
+
+def _matching(pieces: Iterable[LogPiece], pattern: re.Pattern[str] | None) -> Iterator[LogPiece]:
+    """Without the lines that do not match. A piece is filtered by itself: it mostly ends with a
+    line."""
     for piece in pieces:
-        print_out(json.dumps(asdict(piece)))
+        if pattern is None:
+            yield piece
+            continue
+        lines = [line for line in piece.text.splitlines(keepends=True) if pattern.search(line)]
+        if lines:
+            yield replace(piece, text="".join(lines))
 
 
-def _copy_lines(pieces: Iterable[LogPiece]) -> None:
-    """Print whole lines. A piece of output may end in the middle of a line."""
-    begun: dict[tuple[int, int], list[str]] = {}
-    for piece in pieces:
-        key = (piece.attempt, piece.worker)
-        *whole, rest = piece.text.split("\n")
-        for line in whole:
-            print_out(f"{_prefix(piece)} {''.join(begun.pop(key, []))}{line}")
-        if rest:
-            begun.setdefault(key, []).append(rest)
-    for (attempt, worker), parts in begun.items():
-        print_out(f"{'':23} {attempt}/{worker} {''.join(parts)}")
-
-
-def _prefix(piece: LogPiece) -> str:
-    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(piece.at_s))
-    return f"{moment}.{int(piece.at_s * 1000) % 1000:03} {piece.attempt}/{piece.worker}"
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    if text is None:
+        return None
+    try:
+        return re.compile(text)
+    except re.error as error:
+        what = f"--grep '{shown(text)}' is not a regular expression: {error}"
+        raise UserError(what, "put a backslash before signs such as ( and [") from None
 
 
 def _seconds(text: str) -> float:
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    from rota.config.parsers import seconds
+
     try:
-        return float(number) * units[unit]
-    except ValueError:
-        raise UserError(f"--since {text[:40]} is not a duration", "write 90s, 15m or 2h") from None
+        return seconds(text)
+    except ValueError as error:
+        raise UserError(f"--since: {error}") from None
 
 
 COMMANDS = (logs,)

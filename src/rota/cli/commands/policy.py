@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
+from rota.cli import complete
 from rota.cli.command import CommandArgument, command
 from rota.cli.options import JSON
 from rota.cli.output.console import print_err, print_out
@@ -24,10 +25,17 @@ ANSWER_TIMEOUT_S = 1.0
 """Limit for the daemon's answer where the policy in use is not essential."""
 
 NAME = CommandArgument(
-    "name", metavar="NAME", text="Policy name (default: the policy in use).", is_required=False
+    "name",
+    metavar="NAME",
+    text="Policy name (default: the policy in use).",
+    is_required=False,
+    complete=complete.policies,
 )
 SPEC = CommandArgument(
-    "name", metavar="NAME[:PARAM=VALUE,...]", text="Policy name; see 'rota policy list'."
+    "name",
+    metavar="NAME[:PARAM=VALUE,...]",
+    text="Policy name; see 'rota policy list'.",
+    complete=complete.policies,
 )
 
 

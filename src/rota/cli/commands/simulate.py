@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rota.cli import complete
 from rota.cli.command import CommandArgument, CommandOption, command, decimal, flag, whole
 from rota.errors import MAX_SHOWN_PATH_CHARS, UserError, shown
 
@@ -71,6 +72,7 @@ class SimulationTask:
         parse=str,
         default=DEFAULT_POLICIES,
         is_repeatable=True,
+        complete=complete.policies,
     ),
     _seconds_option(
         "--restart-cost",

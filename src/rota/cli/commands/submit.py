@@ -11,30 +11,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rota.cli import complete
 from rota.cli.command import CommandArgument, CommandOption, command, decimal, flag, whole
 from rota.cli.options import JSON, TO
-from rota.cli.output.console import print_err, print_json, print_out
-from rota.errors import UserError, shown
+from rota.cli.output.console import print_err, print_json, print_json_line, print_out
+from rota.errors import MAX_SHOWN_PATH_CHARS, UserError, shown
 from rota.wire.job_request import GROUPS, JobField, job_fields
 
 if TYPE_CHECKING:
+    from rota.cli.command import Completer
     from rota.client import Client
     from rota.client.port_forward import Forwarder
     from rota.wire.job_request import JobRequest
+    from rota.wire.job_view import JobView
     from rota.wire.moves import MoveRequest
 
-INHERITED_VARIABLES = (
-    "PATH",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "CONDA_DEFAULT_ENV",
-    "PYTHONPATH",
-    "LD_LIBRARY_PATH",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-)
-"""Variables that a job without an image inherits from the submitter's environment."""
+LOCAL_ENGINE = "local"
+"""The engine whose jobs see the folders of the daemon's machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +42,7 @@ class SubmitFlags:
     is_dry: bool
     waits: bool
     follows: bool
+    takes_all_variables: bool
     as_json: bool
 
 
@@ -64,7 +58,15 @@ def _job_option(field: JobField) -> CommandOption:
         parse=parsers.get(field.type, str),
         is_repeatable=field.type.startswith(("list", "dict")),
         group=info.group,
+        complete=_completer(field),
     )
+
+
+def _completer(field: JobField) -> Completer | None:
+    if field.info.choices:
+        return complete.choices(field.info.choices)
+    by_name = {"project": complete.projects, "after": complete.jobs}
+    return by_name.get(field.name)
 
 
 def _job_options() -> list[CommandOption]:
@@ -77,11 +79,11 @@ def _job_options() -> list[CommandOption]:
     "submit",
     CommandArgument(
         "command",
-        metavar="-- COMMAND...",
+        metavar="COMMAND...",
         text="Command to run.",
         is_repeatable=True,
         is_required=False,
-        may_be_bytes=True,
+        is_program=True,
     ),
     *_job_options(),
     CommandOption(
@@ -89,7 +91,7 @@ def _job_options() -> list[CommandOption]:
         "-f",
         name="file",
         metavar="FILE",
-        text="Job file; flags override its fields.",
+        text="Job file, or - for stdin; flags override its fields.",
         parse=Path,
     ),
     CommandOption(
@@ -108,7 +110,16 @@ def _job_options() -> list[CommandOption]:
         default="",
     ),
     TO,
-    flag("--dry-run", name="is_dry", text="Check and print the job without submitting it."),
+    flag(
+        "--env-all",
+        name="takes_all_variables",
+        text="Pass on all variables of this shell, except secrets (default: the site's list).",
+    ),
+    flag(
+        "--dry-run",
+        name="is_dry",
+        text="Print where and when the job would start, without submitting it.",
+    ),
     flag("--wait", name="waits", text="Wait for the job's end; exit with its code."),
     flag(
         "--follow",
@@ -116,7 +127,9 @@ def _job_options() -> list[CommandOption]:
         text="Print the job's output until the job ends; exit with its code.",
     ),
     JSON,
-    epilog="Example: rota submit --gpus 2 --name bert -- python train.py --epochs 3",
+    epilog="Example: rota submit --gpus 2 --name bert -- python train.py --epochs 3. It starts one"
+    " process that sees two GPUs: the rule is one process per node. With --processes per-gpu,"
+    " it starts two processes that see one GPU each.",
 )
 def submit(**values: Any) -> int:
     """Submit a job to the queue. It runs as you, in this folder."""
@@ -126,25 +139,33 @@ def submit(**values: Any) -> int:
     flags = SubmitFlags(job={k: v for k, v in job.items() if v not in (None, [])}, **values)
     requests = _requests(flags)
     move = _move_request(flags)
-    with Client() as rota:
+    with Client(takes_context=False) as rota:
+        _check_folders(rota, requests)
         if move is not None:
             # Without jobs this only checks the request, so that an error submits nothing.
             rota.move_later(move)
         if flags.ship is not None:
             requests = _with_snapshot(rota, flags.ship, requests=requests)
         if flags.is_dry:
-            _dry_run(rota, requests, as_json=flags.as_json)
+            from rota.cli.submit_plan import print_plan
+
+            print_plan(rota.plan(requests), as_json=flags.as_json)
             return 0
         waits = flags.waits or flags.follows
         with _listening(requests if waits else []) as forward:
             ids = rota.submit_many(requests)
             if move is not None:
                 rota.move_later(replace(move, jobs=ids))
-            _print_ids(ids, as_json=flags.as_json)
+            if not flags.as_json:
+                print_out("\n".join(ids))
+            elif flags.follows:
+                _print_job_lines(rota, ids)
+            elif not waits:
+                _print_objects([rota.show(each).job for each in ids])
             if forward is not None:
                 _serve(rota, ids, forward=forward)
             if waits:
-                return _wait(rota, ids, follows=flags.follows)
+                return _wait(rota, ids, flags=flags)
     return 0
 
 
@@ -163,46 +184,62 @@ def _move_request(flags: SubmitFlags) -> MoveRequest | None:
         what = f"context '{shown(flags.to)}' is a socket, which only this machine can reach"
         raise UserError(what, "use a context with an http or https URL")
     return MoveRequest(
-        [], to=flags.to, url=endpoint.url, token=endpoint.token, after=flags.move_after
+        [],
+        to=flags.to,
+        url=endpoint.url,
+        token=endpoint.token,
+        after=flags.move_after,
+        allows_plain_http=endpoint.allows_plain_http,
     )
 
 
 def _requests(flags: SubmitFlags) -> list[JobRequest]:
     """The jobs to submit. Flags override the job file, which overrides the settings."""
     from rota.cli.job_file import read, request
+    from rota.client.submit_context import current_folder
     from rota.config.load import Sources, submit_settings
 
     given = dict(flags.job)
+    if not given.get("name", "-"):
+        raise UserError("--name is empty", "give a name, or leave out --name")
     env = _variables(given.pop("env", []))
-    defaults = submit_settings(Sources(Path.cwd())).submit()
+    defaults = submit_settings(Sources(current_folder())).submit()
     default_env: dict[str, str] = defaults.pop("env", {})
     jobs: list[dict[str, Any]] = read(flags.file) if flags.file else [{}]
     return [
-        request(
-            _with_context(
-                {**defaults, **job, **given},
-                default_env | job.get("env", {}) | env,
-                ship=flags.ship,
-            )
+        _with_context(
+            request(
+                {**defaults, **job, **given, "env": default_env | job.get("env", {}) | env},
+            ),
+            flags,
         )
         for job in jobs
     ]
 
 
-def _with_context(
-    job: dict[str, Any], env: dict[str, str], *, ship: Path | None = None
-) -> dict[str, Any]:
-    """The job with the submitter's folder, umask and inherited variables."""
-    umask = os.umask(0o022)
-    os.umask(umask)
-    if not job.get("image"):
-        inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
-        env = {**inherited, **env}
-        job.setdefault("workdir", "" if ship else str(Path.cwd()))
-    if job.get("workdir"):
-        workdir = Path(job["workdir"])
-        job["workdir"] = _inside(ship, workdir) if ship else str(workdir.absolute())
-    return {**job, "env": env, "umask": job.get("umask", umask)}
+def _with_context(request: JobRequest, flags: SubmitFlags) -> JobRequest:
+    """The job with the submitter's folder, umask and variables."""
+    from rota.client.submit_context import current_folder, with_submit_context
+
+    if request.workdir:
+        folder = Path(request.workdir)
+        workdir = _inside(flags.ship, folder) if flags.ship else str(current_folder() / folder)
+        request = replace(request, workdir=workdir)
+    return with_submit_context(
+        request, takes_all=flags.takes_all_variables, is_shipped=flags.ship is not None
+    )
+
+
+def _check_folders(rota: Client, requests: list[JobRequest]) -> None:
+    """Refuse a working folder that does not exist, if the job runs on this machine without an image
+    that may have the folder."""
+    for request in requests:
+        is_elsewhere = request.image or request.snapshot or not request.workdir
+        if is_elsewhere or Path(request.workdir).is_dir() or not rota.endpoint.socket:
+            continue
+        if rota.status().engine == LOCAL_ENGINE:
+            what = f"the working folder {shown(request.workdir, MAX_SHOWN_PATH_CHARS)}"
+            raise UserError(f"{what} does not exist", "create it, or correct --workdir")
 
 
 def _inside(ship: Path, workdir: Path) -> str:
@@ -235,17 +272,19 @@ def _with_snapshot(rota: Client, folder: Path, *, requests: list[JobRequest]) ->
     return [replace(request, snapshot=snapshot) for request in requests]
 
 
-def _dry_run(rota: Client, requests: list[JobRequest], *, as_json: bool) -> None:
-    from rota.cli.output.jobs import print_jobs
+def _print_objects(jobs: list[JobView]) -> None:
+    """One job as an object, several as a list of objects."""
+    from rota.cli.output.jobs import job_object
 
-    print_jobs(rota.check(requests), as_json=as_json)
+    objects = [job_object(each) for each in jobs]
+    print_json(objects[0] if len(objects) == 1 else objects)
 
 
-def _print_ids(ids: list[str], *, as_json: bool) -> None:
-    if as_json:
-        print_json({"ids": ids})
-    else:
-        print_out("\n".join(ids))
+def _print_job_lines(rota: Client, ids: list[str]) -> None:
+    from rota.cli.output.jobs import job_object
+
+    for each in ids:
+        print_json_line({"type": "job", **job_object(rota.show(each).job)})
 
 
 def _listening(requests: list[JobRequest]) -> AbstractContextManager[Forwarder | None]:
@@ -267,22 +306,25 @@ def _serve(rota: Client, ids: list[str], *, forward: Forwarder) -> None:
     forward.serve(ForwardTarget(rota, ids[0]))
 
 
-def _wait(rota: Client, ids: list[str], *, follows: bool) -> int:
+def _wait(rota: Client, ids: list[str], *, flags: SubmitFlags) -> int:
     """Wait until all jobs have ended. Return the first exit code that is not 0."""
-    from rota.cli.commands.logs import copy
-    from rota.cli.exit_codes import wait_for_exit_code
-    from rota.wire.jobs import LogRange
+    from rota.cli.commands.logs import follow_logs
+    from rota.cli.exit_codes import wait_for_end
 
-    codes: list[int] = []
+    ends: list[tuple[JobView, int]] = []
     try:
         for job_id in ids:
-            if follows:
-                copy(rota.log_bytes(job_id, LogRange(follow=True)))
-            codes.append(wait_for_exit_code(rota, job_id))
+            if flags.follows:
+                follow_logs(rota, job_id, as_json=flags.as_json)
+            ends.append(wait_for_end(rota, job_id))
     except KeyboardInterrupt:
-        _print_unfinished(ids[len(codes) :])
+        _print_unfinished(ids[len(ends) :])
         raise
-    return next((code for code in codes if code), 0)
+    if flags.as_json and flags.follows:
+        _print_job_lines(rota, ids)
+    elif flags.as_json:
+        _print_objects([job for job, _ in ends])
+    return next((code for _, code in ends if code), 0)
 
 
 def _print_unfinished(ids: list[str]) -> None:

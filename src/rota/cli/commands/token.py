@@ -87,7 +87,7 @@ def revoke(*, token: str, as_json: bool) -> None:
 
 
 def _print(tokens: list[TokenView], *, as_json: bool) -> None:
-    from rota.cli.output.tokens import print_tokens
+    from rota.cli.output.contexts import print_tokens
 
     print_tokens(tokens, as_json=as_json)
 

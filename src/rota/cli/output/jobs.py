@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rota.cli.output.console import print_json, print_out
 from rota.cli.output.format import clock_time, figure, moment, span, time_error
-from rota.cli.output.table import Column, draw, print_table, progress, to_output_charset
+from rota.cli.output.table import Column, draw, fit, print_table, progress, to_output_charset
 from rota.errors import printable
 
 if TYPE_CHECKING:
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from rota.wire.training import WorkerFigure
 
 MAX_REASON_CHARS = 60
+NARROW = {
+    "droppable": ("age", "running", "remaining", "user", "progress", "finish"),
+    "cut": ("reason", "name"),
+}
+"""What a table of jobs leaves out and cuts, in this order, on a narrow terminal."""
 MAX_REMAINING_S = 100 * 365 * 86400.0
 """A finish time further away than this is not shown."""
 CAUSE_TEXTS = {
@@ -46,9 +51,26 @@ _PATH = re.compile(r"in PATH \([^)]*\)")
 
 def print_jobs(jobs: Sequence[JobView], *, as_json: bool, title: str = "") -> None:
     if as_json:
-        print_json([asdict(job) for job in jobs])
+        print_json([job_object(job) for job in jobs])
     else:
-        print_table(columns(jobs, now=time.time()), title)
+        print_table(fit(columns(jobs, now=time.time()), **NARROW), title)
+
+
+def job_object(job: JobView) -> dict[str, object]:
+    """A job as JSON, the same in every command."""
+    return {**asdict(job), "age_s": round(max(0.0, time.time() - job.submitted_s), 3)}
+
+
+def details_object(details: JobDetails) -> dict[str, object]:
+    """A job as JSON with its details."""
+    found = asdict(details)
+    del found["job"]
+    return {**job_object(details.job), **found}
+
+
+def job_table(jobs: Sequence[JobView], *, now: float) -> list[str]:
+    """The lines of the table, as wide as the terminal at most."""
+    return draw(fit(columns(jobs, now=now), **NARROW))
 
 
 def columns(jobs: Sequence[JobView], *, now: float) -> list[Column]:
@@ -62,9 +84,9 @@ def columns(jobs: Sequence[JobView], *, now: float) -> list[Column]:
         column("state", lambda job: job.state),
         column("gpus", gpus, is_number=True),
         column("age", lambda job: span(now - job.submitted_s), is_number=True),
-        column("ran", lambda job: span(job.running_s) if job.attempt else "-", is_number=True),
+        column("running", lambda job: span(job.running_s) if job.attempt else "-", is_number=True),
         *eta_columns(jobs, now=now),
-        column("why", lambda job: shortened(job.reason)),
+        column("reason", lambda job: shortened(job.reason)),
     ]
 
 
@@ -72,11 +94,11 @@ def eta_columns(jobs: Sequence[JobView], *, now: float) -> list[Column]:
     """Progress, remaining time and finish time. A column is left out if no job has a value."""
     columns: list[Column] = []
     if any(job.progress is not None for job in jobs):
-        columns.append(Column("done", tuple(progress(job.progress) for job in jobs)))
+        columns.append(Column("progress", tuple(progress(job.progress) for job in jobs)))
     if any(job.finish_s is not None for job in jobs):
-        columns.append(Column("left", tuple(span(job.remaining_s) for job in jobs)))
+        columns.append(Column("remaining", tuple(span(job.remaining_s) for job in jobs)))
         ends = tuple(finish_time(job, now=now) for job in jobs)
-        columns.append(Column("ends", ends, is_number=False))
+        columns.append(Column("finish", ends, is_number=False))
     return columns
 
 

@@ -59,11 +59,11 @@ def _head(profile: JobProfile) -> list[str]:
 def _sizes(profile: JobProfile) -> list[Column]:
     """Measured values beside the fitted values that the scheduler uses."""
     rows = _shown(profile)
-    fits = {each.workers: each for each in profile.sizes if each.kind == "fitted"}
-    fitted = [fits.get(each.workers) for each in rows]
+    fits = {each.gpus: each for each in profile.sizes if each.kind == "fitted"}
+    fitted = [fits.get(each.gpus) for each in rows]
     measured = [each if each.kind == "measured" else None for each in rows]
     return [
-        Column("workers", tuple(str(each.workers) for each in rows)),
+        Column("GPUs", tuple(str(each.gpus) for each in rows)),
         Column("nodes", tuple(map(_nodes, rows)), is_number=False),
         Column("epochs\nmeasured", tuple(str(each.count or "-") for each in rows)),
         Column("epoch\nmeasured", tuple(map(_epoch, measured))),
@@ -76,15 +76,15 @@ def _sizes(profile: JobProfile) -> list[Column]:
 
 def _shown(profile: JobProfile) -> list[SizeFigure]:
     """All measured sizes, and some of the fitted sizes that the job may have."""
-    measured = {each.workers for each in profile.sizes if each.kind == "measured"}
+    measured = {each.gpus for each in profile.sizes if each.kind == "measured"}
     allowed = [
-        each.workers
+        each.gpus
         for each in profile.sizes
-        if each.kind == "fitted" and profile.min_workers <= each.workers <= profile.max_workers
+        if each.kind == "fitted" and profile.min_gpus <= each.gpus <= profile.max_gpus
     ]
     kept = {1, *measured, *_spread(allowed)}
-    rows = [each for each in profile.sizes if each.kind == "measured" or each.workers in kept]
-    return [each for each in rows if each.kind == "measured" or each.workers not in measured]
+    rows = [each for each in profile.sizes if each.kind == "measured" or each.gpus in kept]
+    return [each for each in rows if each.kind == "measured" or each.gpus not in measured]
 
 
 def _spread(sizes: Sequence[int]) -> set[int]:
@@ -179,10 +179,10 @@ def plots(profile: JobProfile) -> list[Plot]:
 
 def speedups(profile: JobProfile) -> Plot:
     """The plot of speed-ups; empty for a job with one size only."""
-    has_sizes = any(each.workers != profile.sizes[0].workers for each in profile.sizes)
+    has_sizes = any(each.gpus != profile.sizes[0].gpus for each in profile.sizes)
     return Plot(
         title="speed-up over one worker: dots measured (hollow: across nodes), line fitted",
-        x_title="workers",
+        x_title="GPUs",
         dots=_dots(profile, "measured") if has_sizes else (),
         line=_dots(profile, "fitted") if has_sizes else (),
         show_x=lambda value: f"{value:.0f}",
@@ -198,7 +198,7 @@ def _dots(profile: JobProfile, kind: str) -> tuple[Dot, ...]:
 def _dot(figure: SizeFigure) -> Dot:
     speedup = figure.speedup or 0.0
     error = speedup * figure.speedup_error
-    return Dot(figure.workers, speedup, error, is_hollow=figure.crosses_nodes)
+    return Dot(figure.gpus, speedup, error, is_hollow=figure.crosses_nodes)
 
 
 def step_times(profile: JobProfile) -> Plot:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rota.cli.output.console import print_json
 from rota.cli.output.format import amount
 from rota.cli.output.table import Column, print_table
 
 if TYPE_CHECKING:
-    from rota.config.load import Setting
+    from rota.wire.daemon import SettingView
 
 UNITS = {"d": 86400, "h": 3600, "m": 60}
 
 
-def print_settings(settings: Sequence[Setting], *, has_origin: bool, as_json: bool) -> None:
+def print_settings(settings: Sequence[SettingView], *, has_origin: bool, as_json: bool) -> None:
     if as_json:
         print_json([_described(each, has_origin=has_origin) for each in settings])
         return
@@ -29,15 +29,15 @@ def print_settings(settings: Sequence[Setting], *, has_origin: bool, as_json: bo
     print_table(columns)
 
 
-def _described(setting: Setting, *, has_origin: bool) -> dict[str, object]:
+def _described(setting: SettingView, *, has_origin: bool) -> dict[str, object]:
     described: dict[str, object] = {"name": setting.name, "value": setting.value}
     return {**described, "origin": setting.origin} if has_origin else described
 
 
-def _text(setting: Setting) -> str:
+def _text(setting: SettingView) -> str:
     value = setting.value
-    if isinstance(value, tuple):
-        return ", ".join(value) or "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(cast("Sequence[str]", value)) or "-"
     if isinstance(value, float):
         return _duration(value)
     if isinstance(value, bool):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from unicodedata import combining, east_asian_width
 
 from rota.cli.output.console import print_out
@@ -18,6 +18,8 @@ GAP = "   "
 BOLD = "\x1b[1m"
 BEST = "\x1b[1;32m"
 PLAIN = "\x1b[0m"
+MIN_CUT = 8
+"""Cells are not cut below this width."""
 BAR_WIDTH = 10
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 ASCII_SIGNS = str.maketrans(
@@ -45,6 +47,55 @@ class Column:
     cells: tuple[str, ...]
     best: frozenset[int] = frozenset()
     is_number: bool = True
+
+
+def fit(columns: Sequence[Column], *, droppable: Sequence[str], cut: Sequence[str]) -> list[Column]:
+    """The columns that fit on the terminal: without some droppable ones, then with cut cells. In a
+    pipe, all of them."""
+    kept, width = list(columns), _terminal_width()
+    if not width:
+        return kept
+    for title in droppable:
+        if _width(kept, dict.fromkeys(cut, MIN_CUT)) > width:
+            kept = [each for each in kept if each.title != title]
+    for title in cut:
+        excess = _width(kept, {}) - width
+        if excess > 0:
+            kept = [_cut(each, excess) if each.title == title else each for each in kept]
+    return kept
+
+
+def _width(columns: Sequence[Column], at_most: Mapping[str, int]) -> int:
+    """The width of a table in which some columns are cut to a width."""
+    widths = [min(_column_width(each), at_most.get(each.title, sys.maxsize)) for each in columns]
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _column_width(column: Column) -> int:
+    return max(map(cell_width, [column.title, *map(printable, column.cells)]))
+
+
+def _cut(column: Column, excess: int) -> Column:
+    width = max(MIN_CUT, _column_width(column) - excess)
+    return replace(column, cells=tuple(_cut_cell(printable(each), width) for each in column.cells))
+
+
+def _cut_cell(text: str, width: int) -> str:
+    if cell_width(text) <= width:
+        return text
+    while cell_width(text) > width - 1:
+        text = text[:-1]
+    return f"{text}{to_output_charset('…')}"
+
+
+def _terminal_width() -> int:
+    """The columns of the terminal; 0 if stdout is none."""
+    if not sys.stdout.isatty():
+        return 0
+    try:
+        return int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size(1).columns
+    except (ValueError, OSError):
+        return 0
 
 
 def print_table(columns: Sequence[Column], title: str = "") -> None:

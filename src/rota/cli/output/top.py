@@ -75,7 +75,7 @@ def _jobs(jobs: Sequence[JobView], *, now: float) -> list[Column]:
         column("user", lambda job: job.user),
         column("state", lambda job: job.state),
         column("gpus", gpus, is_number=True),
-        column("ran", lambda job: span(job.running_s), is_number=True),
+        column("running", lambda job: span(job.running_s), is_number=True),
         *eta_columns(jobs, now=now),
-        column("why", lambda job: shortened(job.reason)),
+        column("reason", lambda job: shortened(job.reason)),
     ]

@@ -15,7 +15,7 @@ def epochs_done_at(job: Job, now: float) -> float:
     if not isinstance(job.phase, Running):
         return job.epochs_done
     since = max(job.progress_at_s, job.phase.since_s)
-    epoch_s = job.speed.epoch_s(len(job.phase.allocation))
+    epoch_s = job.speed.epoch_s(job.units)
     return min(job.epochs, job.epochs_done + max(0.0, now - since) / epoch_s)
 
 
@@ -44,7 +44,7 @@ def finish(job: Job, now: float, *, epochs_done: float | None = None) -> Finish 
     if not isinstance(job.phase, Running):
         return None
     held = job.phase.allocation
-    epoch_s = job.speed.epoch_s(len(held))
+    epoch_s = job.speed.epoch_s(job.units)
     if math.isinf(epoch_s) or math.isinf(job.epochs):
         return None
     since_s, done = max(job.progress_at_s, job.phase.since_s), job.epochs_done
@@ -52,7 +52,7 @@ def finish(job: Job, now: float, *, epochs_done: float | None = None) -> Finish 
         since_s, done = now, epochs_done
     due_s = since_s + max(0.0, job.epochs - done) * epoch_s
     left = max(0.0, due_s - now) / epoch_s
-    sample = job.speed.measured.get(MeasuredSize(len(held), n_nodes(held) > 1))
+    sample = job.speed.measured.get(MeasuredSize(job.units, n_nodes(held) > 1))
     mean_error, spread = (sample.error, sample.spread) if sample else (job.speed.error, 0.0)
     error_s = epoch_s * math.hypot(left * mean_error, math.sqrt(left) * spread)
     return Finish(max(now, due_s), left * epoch_s, max(error_s, now - due_s))

@@ -49,7 +49,7 @@ def lost_work(job: Job) -> LostWork | None:
     epochs = job.epochs_done - job.epochs_saved
     if not job.is_active or epochs <= NEGLIGIBLE:
         return None
-    seconds = epochs * job.speed.epoch_s(len(job.allocation))
+    seconds = epochs * job.speed.epoch_s(job.units)
     if not math.isfinite(seconds):
         seconds = max(0.0, job.progress_at_s - job.saved_at_s)
     return LostWork(epochs, seconds)

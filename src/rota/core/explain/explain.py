@@ -16,6 +16,7 @@ from rota.core.explain.reasons import (
     Reason,
     RefusedByNodes,
     WaitsForARound,
+    WaitsForItsArray,
     WaitsForItsTurn,
     WaitsForJobs,
     WaitsForUnhealthyNode,
@@ -50,8 +51,10 @@ class WaitExplainer:
                 return None
             case Queued() if job.id in self._plan.waits:
                 return self._temporary_reason(job, self._plan.waits[job.id])
+            case Queued() if job.id in self._view.kept_out:
+                return WaitsForItsArray(job.spec.array_limit)
             case Queued() if job.id not in self._seen:
-                return WaitsForJobs(job.spec.after) if job.spec.after else WaitsForARound()
+                return _dependencies_reason(job)
             case Queued():
                 n_ahead = bisect_left(self._queue, rank_of(job))
                 n_running = len(self._plan.allocations)
@@ -95,3 +98,10 @@ class WaitExplainer:
         """The ranks of all waiting jobs, in order."""
         planned = self._plan.allocations
         return sorted(rank_of(job) for job in self._view.jobs if job.id not in planned)
+
+
+def _dependencies_reason(job: Job) -> Reason:
+    spec = job.spec
+    if not spec.dependencies:
+        return WaitsForARound()
+    return WaitsForJobs(spec.after, ended=spec.after_any, failed=spec.after_failed)

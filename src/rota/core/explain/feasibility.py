@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from heapq import nlargest
 
 from rota.core.explain.reasons import plural
 from rota.core.model.job import GpuShare, JobSpec
@@ -35,8 +36,8 @@ class _NodePart:
         self.node = node
         self.gpus = [gpu.memory_bytes for gpu in node.gpus if gpu.type == kind]
 
-    def n_shares(self, share: GpuShare) -> int:
-        return sum(size // share.bytes_on(size) for size in self.gpus)
+    def n_shares(self, share: GpuShare, *, most_per_gpu: float) -> int:
+        return sum(int(min(size // share.bytes_on(size), most_per_gpu)) for size in self.gpus)
 
 
 class FeasibilityChecker:
@@ -73,6 +74,7 @@ def _needs(spec: JobSpec) -> tuple[object, ...]:
     return (
         (spec.min_workers, spec.requested_workers, spec.max_workers, spec.gpus, spec.share),
         (spec.gpu_types, spec.node_labels, spec.cpus, spec.memory_bytes),
+        (spec.merges_units, spec.max_nodes),
     )
 
 
@@ -154,25 +156,35 @@ def _too_many(
 ) -> Infeasibility | None:
     """Whether the job's minimum fits. A job never spans GPU types, so the best type counts. Only
     the minimum must fit: policies with fixed sizes reduce a larger request to what fits."""
-    most = max(sum(_workers_on(spec, _NodePart(node, kind)) for node in nodes) for kind in types)
-    if spec.min_workers <= most:
+    by_type = [[_units_on(spec, _NodePart(node, kind)) for node in nodes] for kind in types]
+    most = max(map(sum, by_type))
+    at_once = max(sum(nlargest(spec.max_nodes or len(nodes), units)) for units in by_type)
+    if spec.min_workers <= at_once:
         return None
-    per_worker = spec.gpus if spec.gpus else 1
-    wanted = plural(spec.min_workers * per_worker, "GPU" if spec.gpus else "worker")
-    return Infeasibility(
-        "gpus",
-        f"requests {wanted}, at most {math.floor(most) * per_worker} fit",
-        "use a larger cluster or a smaller job",
-    )
+    wanted = plural(spec.gpus_of(spec.min_workers), "GPU" if spec.uses_gpus else "worker")
+    fit = f"at most {spec.gpus_of(math.floor(at_once))} fit"
+    hint = "use a larger cluster or a smaller job"
+    if spec.max_nodes:
+        fit += f" on {plural(spec.max_nodes, 'node')}"
+    if spec.min_workers <= most:
+        hint = "allow more nodes with --nodes, if the program can use them"
+    return Infeasibility("gpus", f"requests {wanted}, {fit}", hint)
 
 
-def _workers_on(spec: JobSpec, part: _NodePart) -> float:
-    node = part.node
-    limits = [node.max_workers]
+def _units_on(spec: JobSpec, part: _NodePart) -> float:
+    n_workers = _workers_beside_gpus(spec, part.node)
+    limits = [math.inf if spec.merges_units and n_workers >= 1 else n_workers]
     if spec.gpus:
         limits.append(len(part.gpus) // spec.gpus)
     if spec.share is not None:
-        limits.append(part.n_shares(spec.share))
+        most = 1 if spec.merges_units else math.inf
+        limits.append(part.n_shares(spec.share, most_per_gpu=most))
+    return min(limits)
+
+
+def _workers_beside_gpus(spec: JobSpec, node: Node) -> float:
+    """How many workers fit, apart from their GPUs."""
+    limits = [node.max_workers]
     if spec.cpus:
         limits.append((node.cpus + ROUNDING) // spec.cpus if node.cpus < math.inf else math.inf)
     if spec.memory_bytes:

@@ -42,12 +42,12 @@ class WaitsForARound:
 class Fragmented:
     """Enough GPUs are free, but not on nodes where the job can use them together."""
 
-    workers: int
+    gpus: int
     fits: int
 
     def __str__(self) -> str:
         return (
-            f"fragmented: free GPUs are too scattered for {plural(self.workers, 'worker')}"
+            f"fragmented: free GPUs are too scattered for {plural(self.gpus, 'GPU')}"
             f" ({self.fits} would fit)"
         )
 
@@ -128,33 +128,48 @@ class BacksOff:
 
 @dataclass(frozen=True, slots=True)
 class WaitsForJobs:
-    """The job depends on jobs that have not succeeded yet."""
+    """The job depends on jobs that have not succeeded yet, or have not ended yet."""
 
     jobs: tuple[JobId, ...]
+    ended: tuple[JobId, ...] = ()
+    failed: tuple[JobId, ...] = ()
 
     def __str__(self) -> str:
-        return f"waits for {', '.join(self.jobs)} to succeed"
+        parts = ((self.jobs, "succeed"), (self.ended, "end"), (self.failed, "fail"))
+        return "waits for " + ", and for ".join(
+            f"{_some(jobs)} to {verb}" for jobs, verb in parts if jobs
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsForItsArray:
+    """As many jobs of its array run as may run at once."""
+
+    limit: int
+
+    def __str__(self) -> str:
+        return f"waits for its array, of which at most {plural(self.limit, 'job')} run at once"
 
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
     """The owner set the size."""
 
-    workers: int
+    gpus: int
 
     def __str__(self) -> str:
-        return f"pinned to {plural(self.workers, 'worker')} by its owner"
+        return f"pinned to {plural(self.gpus, 'GPU')} by its owner"
 
 
 @dataclass(frozen=True, slots=True)
 class DoesNotGrow:
-    """The size is capped, because more workers were slower or failed to join."""
+    """The size is capped, because a larger size was slower or new workers failed to join."""
 
-    workers: int
+    gpus: int
     why: str
 
     def __str__(self) -> str:
-        return f"temporarily limited to {plural(self.workers, 'worker')}: {self.why}"
+        return f"temporarily limited to {plural(self.gpus, 'GPU')}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,28 +193,32 @@ Reason = (
     | RefusedByNodes
     | BacksOff
     | WaitsForJobs
+    | WaitsForItsArray
     | Pinned
     | DoesNotGrow
 )
 
 
 def describe_request(job: Job) -> str:
-    """The job's minimum request as text, such as `2 workers with 1 GPU each`."""
+    """The job's minimum request as text, such as `4 GPUs on 1 node, 8 CPUs per worker`."""
     spec = job.spec
-    noun = gpu_noun(spec.gpu_types)
-    parts = [f"a share of one {noun}" if spec.share else plural(spec.gpus, noun)]
-    if not spec.uses_gpus:
-        parts = []
-    if spec.cpus:
-        parts.append(plural(spec.cpus, "CPU"))
-    if spec.memory_bytes:
-        parts.append(f"{spec.memory_bytes / GIB:g} GiB")
-    each = ", ".join(parts)
-    if spec.min_workers > 1 or not each:
-        workers = plural(spec.min_workers, "worker")
-        each = f"{workers} with {each} each" if each else workers
+    size = spec.gpus_of(spec.min_workers)
+    text = plural(size, gpu_noun(spec.gpu_types) if spec.uses_gpus else "worker")
+    if spec.share:
+        text = f"a share of {text}" if size == 1 else f"a share of each of {text}"
+    if spec.max_nodes and size > 1:
+        text += f" on {plural(spec.max_nodes, 'node')}"
+    others = [plural(spec.cpus, "CPU")] if spec.cpus else []
+    others += [f"{spec.memory_bytes / GIB:g} GiB"] if spec.memory_bytes else []
+    if others:
+        text += f", {' and '.join(others)} per worker"
     labels = " and ".join(f"{key}={value}" for key, value in sorted(spec.node_labels))
-    return each + (f" on {labels}" if labels else "")
+    return text + (f" on {labels}" if labels else "")
+
+
+def _some(jobs: tuple[JobId, ...]) -> str:
+    n_more = len(jobs) - MAX_NAMED
+    return ", ".join(jobs[:MAX_NAMED]) + (f" and {plural(n_more, 'other')}" if n_more > 0 else "")
 
 
 def gpu_noun(gpu_types: tuple[str, ...]) -> str:

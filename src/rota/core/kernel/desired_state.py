@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rota.core.model.allocation import Allocation, Slot
-from rota.core.model.job import Job, JobId, Running, Starting
+from rota.core.model.job import Job, JobId, JobSpec, Running, Starting
 from rota.core.model.node import Node, NodeId
 from rota.core.placement.capacity import ClusterCapacity
 from rota.core.placement.wish import Demand, demand_of
-from rota.core.scheduling.plan import Plan, diff
+from rota.core.scheduling.plan import AllocationChange, Plan, diff
 
 
 class DesiredState:
@@ -48,7 +48,7 @@ class DesiredState:
             return
         self._set_nodes((*self._nodes, *self._new_nodes))
         for job_id, allocation in self.allocations.items():
-            self._free.take_all(allocation, self._demands[job_id])
+            self._free.take(allocation, self._demands[job_id])
 
     def adopt(
         self, plan: Plan, jobs: Mapping[JobId, Job], *, may_run: Callable[[Job], bool]
@@ -72,7 +72,7 @@ class DesiredState:
         for change in stale:
             # A job that cannot have its new slots keeps its old ones, if they still fit.
             self._try_set(jobs[change.job_id], change.before, gpu_types=gpu_types)
-        changes.sort(key=lambda change: len(change.after) > len(change.before))
+        changes.sort(key=lambda change: _grows(change, jobs[change.job_id].spec))
         return [change.job_id for change in changes], bool(stale)
 
     def drop(self, job: Job) -> bool:
@@ -94,7 +94,7 @@ class DesiredState:
                 left.remove(slot)
         next_generation = job.phase.joining if isinstance(job.phase, Running) else ()
         for wanted in (tuple(left), next_generation):
-            is_enough = len(wanted) >= job.spec.min_workers
+            is_enough = job.spec.units_in(wanted) >= job.spec.min_workers
             if is_enough and self._try_set(job, wanted, gpu_types=gpu_types):
                 return
 
@@ -111,18 +111,19 @@ class DesiredState:
 
     def move(self, job: Job, slot: Slot) -> bool:
         """Plan another slot for the worker in this slot, preferably on a node that the job already
-        uses. Returns whether a slot was free."""
+        uses. Returns whether a slot was free. A worker with all GPUs of its node stays: a node has
+        one worker of such a job."""
         wanted, demand = self.allocations.get(job.id, ()), self._demands.get(job.id)
-        if slot not in wanted or demand is None:
+        if slot not in wanted or demand is None or demand.merges_units:
             return False
-        nodes = self.free.by_card(demand) if slot.share_bytes else self.free.by_fit(demand)
+        nodes = self.free.by_fit(demand)
         found = [node.choose(demand) for node in nodes if node.fits(demand)]
         others = [each for each in found if (each.node, each.gpus) != (slot.node, slot.gpus)]
         if not others:
             return False
         own_nodes = {each.node for each in wanted}
         other = min(others, key=lambda each: each.node not in own_nodes)
-        self.free.take(other, demand)
+        self.free.take((other,), demand)
         self.free.give((slot,), demand)
         place = wanted.index(slot)
         self.allocations[job.id] = (*wanted[:place], other, *wanted[place + 1 :])
@@ -166,12 +167,16 @@ class DesiredState:
     def _try_set(self, job: Job, allocation: Allocation, *, gpu_types: Mapping[JobId, str]) -> bool:
         gpu_type = gpu_types.get(job.id, "")
         demand = demand_of(job, gpu_type)
-        if not allocation or not self.free.try_take_all(allocation, demand):
+        if not allocation or not self.free.try_take(allocation, demand):
             return False
         self.allocations[job.id] = allocation
         self.gpu_types[job.id] = gpu_type
         self._demands[job.id] = demand
         return True
+
+
+def _grows(change: AllocationChange, spec: JobSpec) -> bool:
+    return spec.units_in(change.after) > spec.units_in(change.before)
 
 
 def _gpu_type(allocation: Allocation, nodes: Mapping[NodeId, Node]) -> str:

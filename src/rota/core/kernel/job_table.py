@@ -9,10 +9,12 @@ observed state (the jobs' phases) is the only reason to start, stop or resize a 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from rota.core.estimation.service_time import with_lost_work
+from rota.core.explain.preemptors import Preemptors
 from rota.core.kernel.desired_state import DesiredState
 from rota.core.kernel.ledger import Ledger
 from rota.core.lifecycle.commands_for import (
@@ -21,6 +23,7 @@ from rota.core.lifecycle.commands_for import (
     kill_commands,
     stop_command,
 )
+from rota.core.lifecycle.dependencies import blocking_end, is_ready
 from rota.core.lifecycle.reducer import react
 from rota.core.lifecycle.size_caps import size_reason
 from rota.core.lifecycle.states import (
@@ -57,8 +60,7 @@ from rota.core.model.node import Node, NodeId
 
 RESUMABLE_PURPOSES = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.LOST)
 """Purposes of a stop after which a job may start again at once."""
-STOP_REASON_TEXT = {Purpose.RESIZE: "restarts at its new size", Purpose.PREEMPT: "preempted"}
-OUTCOME_TEXT = {JobState.FAILED: "failed", JobState.CANCELLED: "was cancelled"}
+RESTARTS = "restarts at its new size"
 
 
 class JobTable:
@@ -93,7 +95,7 @@ class JobTable:
         row = Transition(effects.now, job.id, 0, None, job.state, "JobSubmitted", reason)
         effects.transitions.append(row)
         self.wants_round = True
-        self._fail_if_dependency_failed(job.id, effects)
+        self._end_if_it_can_never_start(job.id, effects)
 
     def restore(self, job: Job, effects: Effects) -> None:
         """Add a job as it was stored before a crash."""
@@ -151,15 +153,31 @@ class JobTable:
         """Whether a plan may give the job slots now."""
         match job.phase:
             case Queued(not_before_s=until_s):
-                after = job.spec.after
-                return until_s <= now and (not after or all(map(self._succeeded, after)))
+                return until_s <= now and is_ready(job.spec, self.outcomes)
             case Stopping(purpose=purpose):
                 return purpose in RESUMABLE_PURPOSES
             case phase:
                 return isinstance(phase, Starting | Running)
 
-    def _succeeded(self, job_id: JobId) -> bool:
-        return self.outcomes.get(job_id) is JobState.SUCCEEDED
+    def runnable(self, now: float) -> tuple[list[Job], frozenset[JobId]]:
+        """The jobs that a plan may give slots now, in order of submission, and the queued jobs that
+        only the limit of their array keeps out. A queued job with planned slots keeps its place."""
+        jobs = [job for job in self.jobs.values() if self.may_run(job, now)]
+        if not any(job.spec.array_limit for job in jobs):
+            return jobs, frozenset()
+        n_running = Counter(
+            job.spec.array
+            for job in self.jobs.values()
+            if job.spec.array_limit and (job.is_active or self._is_planned(job.id))
+        )
+        kept_out: set[JobId] = set()
+        for job in jobs:
+            if not job.spec.array_limit or job.is_active or self._is_planned(job.id):
+                continue
+            n_running[job.spec.array] += 1
+            if n_running[job.spec.array] > job.spec.array_limit:
+                kept_out.add(job.id)
+        return [job for job in jobs if job.id not in kept_out], frozenset(kept_out)
 
     # -- transitions ----------------------------------------------------------------------------
 
@@ -232,32 +250,25 @@ class JobTable:
     def _finish(self, job: Job, effects: Effects) -> None:
         self.outcomes[job.id] = job.state
         del self.jobs[job.id]
-        for needed in job.spec.after:
+        for needed in job.spec.dependencies:
             dependents = self._dependents.get(needed, {})
             dependents.pop(job.id, None)
             if not dependents:
                 self._dependents.pop(needed, None)
-        if job.state is not JobState.SUCCEEDED:
-            for job_id in list(self._dependents.get(job.id, ())):
-                self._fail_if_dependency_failed(job_id, effects)
+        for job_id in list(self._dependents.get(job.id, ())):
+            self._end_if_it_can_never_start(job_id, effects)
 
     def _index_dependencies(self, job: Job) -> None:
-        for needed in job.spec.after:
+        for needed in job.spec.dependencies:
             self._dependents.setdefault(needed, {})[job.id] = None
 
-    def _fail_if_dependency_failed(self, job_id: JobId, effects: Effects) -> None:
-        """Fail a job that waits for a job that did not succeed: it can never run."""
+    def _end_if_it_can_never_start(self, job_id: JobId, effects: Effects) -> None:
+        """End a job that waits for jobs that have ended in another way than it needs."""
         job = self.jobs.get(job_id)
-        if job is None or job.is_active:
-            return
-        for needed in job.spec.after:
-            outcome = self.outcomes.get(needed, JobState.SUCCEEDED)
-            if outcome is not JobState.SUCCEEDED:
-                reason = f"dependency {needed} {OUTCOME_TEXT[outcome]}"
-                self.follow_trigger(
-                    Reaction(job, Trigger.GAVE_UP, reason), effects, cause="JobEnded"
-                )
-                return
+        end = None if job is None or job.is_active else blocking_end(job.spec, self.outcomes)
+        if job is not None and end is not None:
+            trigger, reason = end
+            self.follow_trigger(Reaction(job, trigger, reason), effects, cause="JobEnded")
 
     def _hold_after_internal_error(self, job: Job, effects: Effects, *, bug: str) -> None:
         """Hold the job after an unlisted transition; stop its workers first, if it has any."""
@@ -275,7 +286,16 @@ class JobTable:
 
     # -- reconciliation -------------------------------------------------------------------------
 
-    def reconcile(self, job_id: JobId, effects: Effects) -> None:
+    def adopt(self, changed: Sequence[JobId], effects: Effects) -> None:
+        """Reconcile the jobs whose plan has changed."""
+        planned = self.desired.allocations
+        preemptors = Preemptors(changed, planned, jobs=self.jobs, nodes=self.nodes)
+        for job_id in changed:
+            self.reconcile(job_id, effects, preemptors=preemptors)
+
+    def reconcile(
+        self, job_id: JobId, effects: Effects, *, preemptors: Preemptors | None = None
+    ) -> None:
         """Take the next step from what the job holds to its plan, if a step is possible now."""
         job = self.jobs.get(job_id)
         self._waiting.pop(job_id, None)
@@ -286,9 +306,10 @@ class JobTable:
             case Queued() if wanted:
                 self._start(job, wanted, effects=effects)
             case Starting() | Running() if not wanted:
-                self._stop(job, Purpose.PREEMPT, effects=effects)
+                reason = preemptors.reason(job) if preemptors else "preempted"
+                self._stop(job, Purpose.PREEMPT, effects=effects, reason=reason)
             case Starting(allocation=held) if wanted != held:
-                self._stop(job, Purpose.RESIZE, effects=effects)
+                self._stop(job, Purpose.RESIZE, effects=effects, reason=RESTARTS)
             case Running(allocation=held, joining=()) if wanted != held:
                 self._resize(job, wanted, effects=effects)
             case _:
@@ -309,8 +330,7 @@ class JobTable:
         else:
             self._waiting[job.id] = None
 
-    def _stop(self, job: Job, purpose: Purpose, *, effects: Effects, why: str = "") -> None:
-        reason = f"{STOP_REASON_TEXT[purpose]}; {why}" if why else STOP_REASON_TEXT[purpose]
+    def _stop(self, job: Job, purpose: Purpose, *, effects: Effects, reason: str) -> None:
         self.follow_trigger(Reaction(job, Trigger.STOP, reason, purpose), effects, cause="Plan")
 
     def _resize(self, job: Job, wanted: Allocation, *, effects: Effects) -> None:
@@ -318,9 +338,10 @@ class JobTable:
         restart it."""
         assert isinstance(job.phase, Running)
         joining = added_slots(job.allocation, wanted)
-        why = str(size_reason(job, len(wanted), now=effects.now) or "")
+        why = str(size_reason(job, job.spec.units_in(wanted), now=effects.now) or "")
         if not job.spec.mode.resizes_in_place:
-            self._stop(job, Purpose.RESIZE, effects=effects, why=why)
+            reason = f"{RESTARTS}; {why}" if why else RESTARTS
+            self._stop(job, Purpose.RESIZE, effects=effects, reason=reason)
         elif job.phase.exits:
             pass  # The job is about to end by itself.
         elif self.ledger.has_room(joining, job.spec, nodes=self.nodes):
@@ -328,7 +349,7 @@ class JobTable:
             self.follow_trigger(resize, effects, cause="Plan")
         elif self.ledger.has_room_without(job.members, wanted, spec=job.spec, nodes=self.nodes):
             # Only the job itself holds the slots that it needs.
-            self._stop(job, Purpose.RESIZE, effects=effects)
+            self._stop(job, Purpose.RESIZE, effects=effects, reason=RESTARTS)
         else:
             self._waiting[job.id] = None
 

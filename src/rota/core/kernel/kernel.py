@@ -138,24 +138,26 @@ class Kernel:
         self._job_table.wants_round = True
 
     def view(self, now: float) -> View:
-        """A snapshot for `decide`. Later events do not change it."""
+        """A snapshot for the decision of a round. Later events do not change it."""
+        self._job_table.wants_round = False
+        return self.peek(now)
+
+    def peek(self, now: float) -> View:
+        """The same snapshot for a question that changes nothing: the next round stays due."""
         job_table = self._job_table
-        job_table.wants_round = False
+        jobs, kept_out = job_table.runnable(now)
         free = job_table.desired.free.copy()
         free.leaving = job_table.desired.leaving(job_table.jobs.values())
         return View(
             now=now,
-            jobs=tuple(
-                without_expired_refusal(job, now)
-                for job in job_table.jobs.values()
-                if job_table.may_run(job, now)
-            ),
+            jobs=tuple(without_expired_refusal(job, now) for job in jobs),
             nodes=job_table.nodes.copy(),
             planned=job_table.desired.allocations.copy(),
             gpu_types=job_table.desired.gpu_types.copy(),
             free=free,
             empty=job_table.desired.empty,
             rules=self.rules,
+            kept_out=kept_out,
         )
 
     def commit(self, plan: Plan, now: float) -> Effects:
@@ -175,8 +177,7 @@ class Kernel:
 
         changed, is_partial = job_table.desired.adopt(plan, job_table.jobs, may_run=may_run)
         job_table.wants_round |= is_partial
-        for job_id in changed:
-            job_table.reconcile(job_id, effects)
+        job_table.adopt(changed, effects)
         return effects
 
     def next_timer_s(self) -> float:

@@ -30,7 +30,10 @@ class Ledger:
         self, allocation: Allocation, spec: JobSpec, *, nodes: Mapping[NodeId, Node]
     ) -> bool:
         """Whether all slots can be booked in addition to the current bookings."""
-        if any(slot.node not in nodes or nodes[slot.node].is_closed for slot in allocation):
+        if any(
+            slot.node not in nodes or nodes[slot.node].is_closed_for(slot.gpus)
+            for slot in allocation
+        ):
             return False
         self.book(allocation, spec)
         is_sound = all(self._is_sound(nodes[slot.node], slot.gpus) for slot in allocation)

@@ -55,7 +55,7 @@ def _resumed_at(job: Job, done: float) -> Job:
     again = job.epochs_saved - done
     if again <= 0:
         return job
-    again_s = again * job.speed.epoch_s(len(job.allocation))
+    again_s = again * job.speed.epoch_s(job.units)
     lost_s = job.lost_s + (again_s if math.isfinite(again_s) else 0.0)
     return replace(job, epochs_saved=done, lost_s=lost_s)
 
@@ -82,7 +82,7 @@ def _saved(job: Job, event: ProgressReported) -> float:
 def _learned(job: Job, event: ProgressReported) -> SpeedModel:
     if event.epoch_s is None:
         return job.speed
-    size = MeasuredSize(len(job.allocation), n_nodes(job.allocation) > 1)
+    size = MeasuredSize(job.units, n_nodes(job.allocation) > 1)
     return learn(job.speed, size, epoch_s=event.epoch_s, max_workers=job.spec.max_workers)
 
 

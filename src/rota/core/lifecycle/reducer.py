@@ -16,7 +16,12 @@ from rota.core.lifecycle.command_failures import start_failed
 from rota.core.lifecycle.progress_report import progressed
 from rota.core.lifecycle.states import Purpose, Trigger
 from rota.core.lifecycle.transitions import Reaction, early_end, overrides_purpose
-from rota.core.lifecycle.worker_exits import LOST_EXIT_CODE, never_joined, reduce_worker_exits
+from rota.core.lifecycle.worker_exits import (
+    LOST_EXIT_CODE,
+    NOT_RETRIED,
+    never_joined,
+    reduce_worker_exits,
+)
 from rota.core.model.events import (
     JobCancelled,
     JobEvent,
@@ -114,6 +119,8 @@ def timed_out(job: Job) -> Reaction | None:
             return Reaction(job, Trigger.INSIST, reason, purpose)
         case Starting() | Running():
             reason = f"reached its time limit of {job.spec.time_limit_s:g} s"
+            if job.spec.retries > job.failures:
+                reason += f"; {NOT_RETRIED}a time limit is no failure of the program"
             return Reaction(job, Trigger.STOP, reason, Purpose.FAIL)
         case _:
             return None
@@ -148,7 +155,7 @@ def _pinned(job: Job, request: JobResized) -> Reaction:
     workers, spec = request.workers, job.spec
     if workers is not None and not spec.min_workers <= workers <= spec.max_workers:
         return Reaction(job, None)
-    action = "size left to the policy" if workers is None else f"resized to {workers}"
+    action = "size left to the policy" if workers is None else f"resized to {spec.gpus_of(workers)}"
     return Reaction(replace(job, pinned_workers=workers), None, _by(action, request.actor))
 
 

@@ -48,9 +48,9 @@ def is_own_resize(job: Job, workers: int, *, before: int, now: float) -> bool:
 def size_reason(job: Job, workers: int, *, now: float) -> Reason | None:
     """Why the job gets `workers` workers, if the policy did not choose the size."""
     if workers == job.pinned_workers:
-        return Pinned(workers)
+        return Pinned(job.spec.gpus_of(workers))
     if job.cap is not None and workers == cap_of(job, now):
-        return DoesNotGrow(workers, job.cap.why)
+        return DoesNotGrow(job.spec.gpus_of(workers), job.cap.why)
     return None
 
 
@@ -60,8 +60,8 @@ def capped_if_slower(job: Job, now: float) -> Job:
     if not isinstance(phase, Running) or phase.joining or cap_of(job, now) is not None:
         return job
     held = phase.allocation
-    here = job.speed.measured.get(MeasuredSize(len(held), n_nodes(held) > 1))
-    smaller = _best_smaller(job, len(held))
+    here = job.speed.measured.get(MeasuredSize(job.units, n_nodes(held) > 1))
+    smaller = _best_smaller(job, job.units)
     if here is None or smaller is None:
         return job
     size, sample = smaller
@@ -69,8 +69,8 @@ def capped_if_slower(job: Job, now: float) -> Job:
     if not _is_slower(here, sample) or gain_s <= _shrink_cost_s(job):
         return job
     why = (
-        f"an epoch took {here.mean_s:.3g} s on {len(held)} workers"
-        f" and {sample.mean_s:.3g} s on {size.workers}"
+        f"an epoch took {here.mean_s:.3g} s on {job.spec.gpus_of(job.units)} GPUs"
+        f" and {sample.mean_s:.3g} s on {job.spec.gpus_of(size.workers)}"
     )
     return capped(job, size.workers, why=why, now=now)
 

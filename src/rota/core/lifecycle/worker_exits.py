@@ -27,6 +27,8 @@ SAME_CAUSE_WINDOW_S = 15.0
 """Worker deaths this close together count as one. A torchrun agent that fails this soon after a
 peer died counts as a victim."""
 IDLE_ATTEMPTS_MAX = 3
+NOT_RETRIED = "not retried: "
+"""Comes before the reason why a failed job did not use a retry that it had left."""
 MIN_TRANSIENT_RETRIES = 2
 """Retries of a failure with an external cause, even if the job requests fewer."""
 
@@ -138,21 +140,31 @@ def _retry_decision(
         )
     if code == LOST_EXIT_CODE:
         return _decision_about_deaths(job, _cause(event, event.codes))
-    spec, n_retries = job.spec, job.spec.retries
     details = _joined(event.finding, event.reason)
     what, comma = (f"exit code {code}: {details}", ";") if details else (f"exit code {code}", ",")
     if job.deaths >= DEATHS_MAX:
         return Purpose.FAIL, f"{what}; {DEATHS_MAX} worker deaths in a row without progress"
+    n_retries = job.spec.retries
     if event.is_retriable:
         n_retries = max(n_retries, MIN_TRANSIENT_RETRIES)
-    elif code < FIRST_SIGNAL_CODE and code not in spec.retry_on:
-        return Purpose.FAIL, what
     if job.failures >= n_retries:
         return Purpose.FAIL, f"{what}{comma} no retries left" if n_retries else what
-    is_idle = job.epochs_saved <= job.epochs_done_at_start
-    if is_idle and job.idle_attempts + 1 >= IDLE_ATTEMPTS_MAX:
-        return Purpose.FAIL, f"{what}; {IDLE_ATTEMPTS_MAX} attempts in a row made no progress"
+    if why := _unused_retry(job, code, is_retriable=event.is_retriable):
+        return Purpose.FAIL, f"{what}; {NOT_RETRIED}{why}"
     return Purpose.RETRY, f"{what}{comma} will be retried"
+
+
+def _unused_retry(job: Job, code: int, *, is_retriable: bool) -> str:
+    """Why a job that has retries left is not retried; empty if it is retried. Only a job that
+    reports its progress is known to make none."""
+    retry_on = job.spec.retry_on
+    if retry_on and code not in retry_on and not is_retriable:
+        return f"retry_on has only {', '.join(map(str, sorted(retry_on)))}"
+    is_idle = job.epochs_saved <= job.epochs_done_at_start
+    is_measured = is_retriable or job.reported_in > 0
+    if is_idle and is_measured and job.idle_attempts + 1 >= IDLE_ATTEMPTS_MAX:
+        return f"{IDLE_ATTEMPTS_MAX} attempts in a row made no progress"
+    return ""
 
 
 def _decision_about_deaths(job: Job, what: str) -> tuple[Purpose, str]:
@@ -234,11 +246,16 @@ def continue_without(
     if not _is_given_up(job, next_numbers, now=now):
         job = _count_deaths(job, counting, now=now)
     has_too_many_deaths = job.deaths >= DEATHS_MAX
-    if has_too_many_deaths or is_ending or not survivors or len(left) < job.spec.min_workers:
+    if (
+        has_too_many_deaths
+        or is_ending
+        or not survivors
+        or job.units_of(left) < job.spec.min_workers
+    ):
         return Reaction(job, None)
     if any(number not in phase.numbers and not is_killed(news[number]) for number in dead):
         # The cause would also keep the next new worker from joining.
-        job = capped(job, len(left), why=f"{_worker_names(dead)} could not join", now=now)
+        job = capped(job, job.units_of(left), why=f"{_worker_names(dead)} could not join", now=now)
     job = replace(job, phase=replace(phase, exits=exits))
     return Reaction(job, Trigger.OUTLIVED, f"continues without {_worker_names(dead)}", gone=dead)
 
@@ -246,7 +263,8 @@ def continue_without(
 def _is_given_up(job: Job, next_numbers: Sequence[int], *, now: float) -> bool:
     """Whether rota itself gave up the next generation, because its start failed: the generation
     exceeds the cap that the failure set."""
-    return job.cap is not None and now < job.cap.until_s and len(next_numbers) > job.cap.workers
+    cap = job.cap
+    return cap is not None and now < cap.until_s and job.units_of(next_numbers) > cap.workers
 
 
 def never_joined(job: Job, workers: frozenset[int], *, now: float) -> Reaction:

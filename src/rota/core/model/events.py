@@ -47,7 +47,7 @@ class JobReleased:
 
 @dataclass(frozen=True, slots=True)
 class JobResized:
-    """A user set the number of workers; None returns the choice to the policy."""
+    """A user set the size, in units; None returns the choice to the policy."""
 
     job_id: JobId
     workers: int | None

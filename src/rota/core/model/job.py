@@ -9,7 +9,7 @@ not change.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
@@ -34,9 +34,17 @@ class Mode(StrEnum):
         return self in (Mode.TORCHRUN, Mode.LIVE)
 
 
+class Processes(StrEnum):
+    """How the GPUs of a job become processes: one process on each node, with all GPUs of the job
+    there, or one process for each unit of GPUs."""
+
+    PER_NODE = "per-node"
+    PER_GPU = "per-gpu"
+
+
 @dataclass(frozen=True, slots=True)
 class GpuShare:
-    """A part of one GPU's memory, given as a fraction of the GPU or in bytes."""
+    """A part of the memory of each GPU, given as a fraction of the GPU or in bytes."""
 
     fraction: float = 0.0
     memory_bytes: int = 0
@@ -61,7 +69,13 @@ JobId = NewType("JobId", str)
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What a user requests, as far as the scheduler needs it. Amounts are per worker."""
+    """What a user requests, as far as the scheduler needs it.
+
+    Sizes are numbers of units. A unit has `gpus` GPUs, or a `share` of one GPU; a job without GPUs
+    has one unit for each worker. A worker is one process of the job: one unit, or all units of a
+    node with `Processes.PER_NODE`. CPUs and memory are those of one worker. The names of the sizes
+    are stored and say workers; they count units.
+    """
 
     name: str
     user: str = ""
@@ -71,8 +85,13 @@ class JobSpec:
     min_workers: int = 1
     max_workers: int = 1
     requested_workers: int = 1
+    start_units: int = 0
+    """The size that the job starts with, if the user chose one; 0: the policy chooses."""
     gpus: int = 1
     share: GpuShare | None = None
+    processes: Processes = Processes.PER_GPU
+    max_nodes: int = 0
+    """The most nodes that the job may use; 0: any number."""
     gpu_types: tuple[str, ...] = ()
     node_labels: Labels = frozenset()
     tolerations: frozenset[str] = DEFAULT_TOLERATIONS
@@ -87,10 +106,43 @@ class JobSpec:
     min_runtime_s: float | None = None
     grace_s: float = 30.0
     after: tuple[JobId, ...] = ()
+    after_any: tuple[JobId, ...] = ()
+    after_failed: tuple[JobId, ...] = ()
+    """Jobs that must have succeeded, that must have ended, and that must have ended with at least
+    one failure: see `lifecycle.dependencies`."""
+    array: str = ""
+    """The id of the first job of the array that the job belongs to."""
+    array_limit: int = 0
+    """How many jobs of the array may run at once; 0: no limit."""
+
+    @property
+    def dependencies(self) -> tuple[JobId, ...]:
+        """All jobs that the job waits for."""
+        return self.after + self.after_any + self.after_failed
 
     @property
     def uses_gpus(self) -> bool:
         return self.gpus > 0 or self.share is not None
+
+    @property
+    def merges_units(self) -> bool:
+        """Whether all units on a node are one worker."""
+        return self.processes is Processes.PER_NODE and self.uses_gpus
+
+    @property
+    def unit_gpus(self) -> int:
+        """The GPUs of a unit. A share of a GPU counts as one, a unit without GPUs as none."""
+        return 1 if self.share is not None else self.gpus
+
+    def gpus_of(self, units: int) -> int:
+        """The GPUs of so many units, as users count them; for a job without GPUs its workers."""
+        return units * (self.unit_gpus or 1)
+
+    def units_in(self, allocation: Allocation) -> int:
+        """The size of an allocation of the job, in units."""
+        if not self.merges_units:
+            return len(allocation)
+        return sum(len(slot.gpus) for slot in allocation) // self.unit_gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +311,11 @@ class Job:
         return phase.allocation if isinstance(phase, ActivePhase) else ()
 
     @property
+    def units(self) -> int:
+        """The size of `allocation`, in units."""
+        return self.spec.units_in(self.allocation)
+
+    @property
     def is_active(self) -> bool:
         return isinstance(self.phase, ActivePhase)
 
@@ -281,6 +338,11 @@ class Job:
                 return held
             case _:
                 return tuple(range(len(self.allocation)))
+
+    def units_of(self, numbers: Collection[int]) -> int:
+        """The size of these workers together, in units."""
+        workers = zip(self.numbers, self.members, strict=True)
+        return self.spec.units_in(tuple(slot for number, slot in workers if number in numbers))
 
     @property
     def newcomers(self) -> frozenset[int]:

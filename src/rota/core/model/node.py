@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NewType
 
@@ -64,8 +65,19 @@ class Node:
     needs them waits."""
     taints: Taints = ()
     """Only a job that tolerates all of them may run here."""
+    missing_gpus: frozenset[int] = frozenset()
+    """Those of `gpus` that the machine does not see now, while workers hold them. The workers keep
+    running, and no new worker gets the GPUs."""
 
     @property
     def is_closed(self) -> bool:
         """Whether the node accepts no new workers."""
         return self.is_draining or self.is_cordoned
+
+    def is_closed_for(self, gpus: Iterable[int]) -> bool:
+        """Whether no new worker may get these GPUs."""
+        return self.is_draining or self.cordons(gpus)
+
+    def cordons(self, gpus: Iterable[int]) -> bool:
+        """Whether workers on these GPUs may only stay: the node is cordoned or GPUs are missing."""
+        return self.is_cordoned or not self.missing_gpus.isdisjoint(gpus)

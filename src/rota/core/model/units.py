@@ -30,9 +30,16 @@ _BYTES = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]*)", re.ASCII)
 _RANGE = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?(?:@([0-9]{1,9}))?", re.ASCII)
 _FRACTION = re.compile(r"[0-9]*\.[0-9]+", re.ASCII)
 _SECONDS = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*([smhd]?)", re.ASCII)
+_UNITS_OF_TIME = re.compile(
+    r"(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,9})s)?", re.ASCII
+)
+_CLOCK = re.compile(r"(?:([0-9]{1,5})-)?([0-9]{1,5}):([0-5][0-9])(?::([0-5][0-9]))?", re.ASCII)
+TIME_EXAMPLES = "90s, 15m, 2h, 1d, 1h30m, 1:30 (H:MM), 1:30:00 or 2-12:00 (D-HH:MM)"
+_LIMIT = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _INDICES = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 MAX_SECONDS = 10 * 365 * 86400
+HOURS_OF_A_DAY = 24
 MAX_ARRAY = 10_000
 
 
@@ -44,12 +51,25 @@ class GpuCount:
     most: int
     requested: int
     share: GpuShare | None = None
+    is_start_given: bool = False
+    """Whether the user chose the size that the job starts with."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRequest:
+    """The indices of an array, and how many of its jobs may run at once; 0: no limit."""
+
+    indices: tuple[int, ...]
+    limit: int = 0
 
 
 def parse_bytes(text: str) -> int:
-    """Parse `6GiB`, `512MB` or a plain number of bytes."""
+    """Parse `6GiB` or `512MB`. A number needs a unit: `6` could mean bytes or gigabytes."""
     found = _BYTES.fullmatch(text.strip())
-    unit = (found.group(2) or "B") if found else ""
+    if found is not None and not found.group(2):
+        number = found.group(1)
+        raise ValueError(f"'{shown(text)}' is not clear: give a unit, as {number}GiB or {number}MB")
+    unit = found.group(2) if found else ""
     if found is None or unit not in UNITS:
         raise ValueError(f"'{shown(text)}' is not an amount of memory like 6GiB")
     amount = int(float(found.group(1)) * UNITS[unit])
@@ -85,25 +105,44 @@ def _range(found: re.Match[str]) -> GpuCount:
         raise ValueError("a range of GPUs must start at 1 or more")
     if high > MAX_GPUS:
         raise ValueError(f"{high} is above {MAX_GPUS}, the most GPUs that a job may request")
-    return GpuCount(low, high, wanted)
+    return GpuCount(low, high, wanted, is_start_given=bool(found[3]))
 
 
 def parse_seconds(text: str) -> float:
-    """Parse `90`, `90s`, `15m`, `2h` or `1.5d`."""
-    found = _SECONDS.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(f"'{shown(text)}' is not a time like 90s, 15m, 2h or 1d")
-    seconds = float(found.group(1)) * SECONDS[found.group(2)]
+    """Parse a time: `90` and `90s` (seconds), `15m`, `1.5h`, `1d`, `1h30m`, `1:30` (H:MM),
+    `1:30:00` (H:MM:SS) or `2-12:00` (D-HH:MM)."""
+    seconds = _seconds(text.strip())
+    if seconds is None:
+        raise ValueError(f"'{shown(text)}' is not a time; write {TIME_EXAMPLES}")
     if seconds > MAX_SECONDS:
         raise ValueError(f"'{shown(text)}' is more than ten years")
     return seconds
 
 
-def parse_array(text: str) -> tuple[int, ...]:
-    """Parse `10` (0 to 9), `3-7`, `1,5,9` or `0-3,8` into indices, each once, in the given
-    order."""
+def _seconds(text: str) -> float | None:
+    if found := _SECONDS.fullmatch(text):
+        return float(found.group(1)) * SECONDS[found.group(2)]
+    if text and (found := _UNITS_OF_TIME.fullmatch(text)):
+        days, hours, minutes, seconds = (int(each or 0) for each in found.groups())
+        return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    if found := _CLOCK.fullmatch(text):
+        days, hours, minutes, seconds = (int(each or 0) for each in found.groups())
+        if days and hours >= HOURS_OF_A_DAY:
+            return None
+        return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    return None
+
+
+def parse_array(text: str) -> ArrayRequest:
+    """Parse `10` (0 to 9), `3-7`, `1,5,9` or `0-3,8` into indices, each once, in the given order.
+    `%8` at the end: at most 8 of the jobs run at once."""
+    text, has_limit, limit = text.partition("%")
+    if has_limit and not _LIMIT.fullmatch(limit):
+        raise ValueError(f"'{shown(limit)}' is not a number of jobs, as in 0-99%8")
     if text.isascii() and text.isdigit():
-        text = f"0-{int(text[:9]) - 1}" if int(text[:9]) else ""
+        if not int(text[:9]):
+            raise ValueError("an array of 0 jobs is empty; write 1, or 0-0 for the index 0")
+        text = f"0-{int(text[:9]) - 1}"
     indices: dict[int, None] = {}
     for part in text.split(","):
         found = _INDICES.fullmatch(part.strip())
@@ -114,4 +153,4 @@ def parse_array(text: str) -> tuple[int, ...]:
         if len(indices) + high - low >= MAX_ARRAY:
             raise ValueError(f"the array has more than {MAX_ARRAY} indices")
         indices.update(dict.fromkeys(range(low, high + 1)))
-    return tuple(indices)
+    return ArrayRequest(tuple(indices), int(limit or 0))

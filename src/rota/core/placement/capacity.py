@@ -2,17 +2,19 @@
 
 A `ClusterCapacity` is a working copy: placement copies one, takes and gives slots, and discards it.
 The kernel keeps one for the capacity that the last plan leaves free (`DesiredState.free`). The
-ledger counts what is really held. Nodes are indexed by their number of free whole GPUs, so that a
+ledger counts what is really held. Nodes are sorted by their number of free whole GPUs, so that a
 best-fit search does not visit every node.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from rota.core.model.allocation import TOLERANCE, Allocation, Slot
-from rota.core.model.node import Gpu, Node, NodeId, tolerates
+from rota.core.model.node import Node, NodeId, tolerates
 from rota.core.placement.wish import Demand
 
 NO_LIMIT = 1_000_000
@@ -24,158 +26,120 @@ class OverbookedError(Exception):
 
 
 class NodeCapacity:
-    """A mutable working copy: `take` and `give` slots. Exclusive and shared use of a GPU never
-    mix."""
+    """The free capacity of one node. Copies of a cluster share it, so a change makes a new one.
 
-    __slots__ = ("cards", "cpus", "free", "gpus", "memory_bytes", "node", "position", "workers")
+    Each GPU has a number of free bytes: all of them if no worker uses the GPU, and none if one
+    worker holds the whole GPU. So exclusive and shared use of a GPU never mix. A missing GPU is
+    never offered; only the workers that hold it may take it again.
+    """
 
-    def __init__(self, node: Node, position: int) -> None:
+    def __init__(self, node: Node, order: int) -> None:
         self.node = node
-        self.position = position
+        self.order = order
         self.cpus = node.cpus
         self.memory_bytes = node.memory_bytes
         self.workers = node.max_workers
-        self.gpus: dict[int, Gpu] = {gpu.index: gpu for gpu in node.gpus}
-        self.free: dict[str, list[int]] = {}
-        self.cards: dict[int, int] = {}
-        """Shared GPUs by index, with the bytes that are left on each."""
-        for index, gpu in sorted(self.gpus.items()):
-            self.free.setdefault(gpu.type, []).append(index)
-
-    def copy(self) -> NodeCapacity:
-        twin = NodeCapacity.__new__(NodeCapacity)
-        twin.node, twin.position, twin.gpus = self.node, self.position, self.gpus
-        twin.cpus, twin.memory_bytes, twin.workers = self.cpus, self.memory_bytes, self.workers
-        twin.free = {kind: indices.copy() for kind, indices in self.free.items()}
-        twin.cards = self.cards.copy()
-        return twin
-
-    @property
-    def shape(self) -> tuple[object, ...]:
-        """Nodes of equal shape are interchangeable for workers without GPU shares. CPUs are
-        rounded, because repeated addition and subtraction changes their last digits."""
-        free = tuple(sorted((kind, len(indices)) for kind, indices in self.free.items()))
-        kind = self.node.labels, self.node.taints
-        return free, round(self.cpus, 6), self.memory_bytes, self.workers, kind
+        # A GPU of unknown memory has one byte, so that it can be used up.
+        self.gpus = {
+            gpu.index: gpu if gpu.memory_bytes else replace(gpu, memory_bytes=1)
+            for gpu in node.gpus
+        }
+        self.free_bytes = {index: gpu.memory_bytes for index, gpu in self.gpus.items()}
+        offered = [gpu.type for gpu in node.gpus if gpu.index not in node.missing_gpus]
+        self._n_free = {gpu.type: 0 for gpu in node.gpus} | Counter(offered)
 
     def n_free(self, gpu_type: str) -> int:
         """The number of GPUs of the type that no worker uses."""
-        return len(self.free.get(gpu_type, ()))
+        return self._n_free.get(gpu_type, 0)
+
+    def free(self, gpu_type: str) -> list[int]:
+        """The indices of these GPUs."""
+        gpus = self.gpus.items()
+        return [index for index, gpu in gpus if gpu.type == gpu_type and self.is_free(index)]
+
+    def is_free(self, index: int) -> bool:
+        """Whether no worker uses this GPU, and a new one may."""
+        is_unused = self.free_bytes[index] == self.gpus[index].memory_bytes
+        return is_unused and index not in self.node.missing_gpus
+
+    def is_tolerated(self, demand: Demand) -> bool:
+        return not self.node.taints or tolerates(demand.tolerations, self.node.taints)
+
+    def admits(self, demand: Demand) -> bool:
+        """Whether workers with this demand may run here at all."""
+        is_labelled = demand.labels <= self.node.labels
+        is_excluded = self.node.id in demand.excluded_nodes
+        return is_labelled and not is_excluded and self.is_tolerated(demand)
 
     def fits(self, demand: Demand) -> int:
-        """How many workers with this demand fit now."""
-        node = self.node
-        if not demand.labels <= node.labels:
+        """How many units with this demand fit now."""
+        if not self.admits(demand):
             return 0
-        if node.taints and not tolerates(demand.tolerations, node.taints):
-            return 0
-        if node.id in demand.excluded_nodes:
-            return 0
+        count = self._fits_beside_gpus(demand)
+        if demand.merges_units and count:
+            count = NO_LIMIT
+        if demand.gpus:
+            count = min(count, self.n_free(demand.gpu_type) // demand.gpus)
+        elif demand.share and count:
+            most = 1 if demand.merges_units else NO_LIMIT
+            fits = (min(left // need, most) for left, need, _ in self._shares(demand))
+            count = min(count, sum(fits))
+        return count
+
+    def _fits_beside_gpus(self, demand: Demand) -> int:
+        """How many workers fit, apart from their GPUs."""
         count: float = min(self.workers, NO_LIMIT)
         if demand.cpus:
             count = min(count, (self.cpus + TOLERANCE) // demand.cpus)
         if demand.memory_bytes:
             count = min(count, self.memory_bytes // demand.memory_bytes)
-        if demand.gpus:
-            count = min(count, self.n_free(demand.gpu_type) // demand.gpus)
-        elif demand.share:
-            count = min(count, sum(self._shares_by_card(demand)))
         return int(count)
 
-    def choose(self, demand: Demand, leaving: Collection[int] = ()) -> Slot:
-        """The slot for the next worker: the lowest free GPUs, or a share of the fullest GPU that
-        fits it. GPUs in `leaving` come last, because the worker would have to wait for them. The
-        caller must have checked `fits`."""
+    def choose(
+        self, demand: Demand, leaving: Collection[int] = (), *, own: Collection[int] = ()
+    ) -> Slot:
+        """The slot for the next unit: the lowest free GPUs, or a share of the fullest GPU that fits
+        it. GPUs in `leaving` come last, because the unit would have to wait for them. GPUs in `own`
+        have another unit of the same worker. The caller must have checked `fits`."""
         if demand.share:
-            index = self._card_for(demand)
-            card_bytes = self.gpus[index].memory_bytes
-            need = demand.share_bytes(card_bytes)
-            return Slot(self.node.id, (index,), need, need / card_bytes)
-        if not demand.gpus:
-            return Slot(self.node.id)
-        free = self.free[demand.gpu_type]
-        if leaving:
-            free = sorted(free, key=lambda index: (index in leaving, index))
+            others = (each for each in self._shares(demand) if each[2] not in own)
+            shares = ((self.is_free(i), left, need, i) for left, need, i in others)
+            _, _, need, index = min(each for each in shares if each[1] >= each[2])
+            return Slot(self.node.id, (index,), need, need / self.gpus[index].memory_bytes)
+        free = sorted(self.free(demand.gpu_type), key=lambda index: (index in leaving, index))
         return Slot(self.node.id, tuple(sorted(free[: demand.gpus])))
 
-    def has_free(self, slot: Slot) -> bool:
-        """Whether exactly these GPUs (or this share) can be taken now."""
-        if slot.share_bytes:
-            index = slot.gpus[0]
-            left = self.bytes_left(index)
-            return left is not None and left >= slot.share_bytes
-        return all(self._is_whole(index) for index in slot.gpus)
-
-    def take(self, slot: Slot, demand: Demand) -> None:
-        if not self.has_free(slot):
-            raise OverbookedError(f"{slot} is not free")
-        if slot.share_bytes:
-            index = slot.gpus[0]
-            if index not in self.cards:
-                self.free[self.gpus[index].type].remove(index)
-                self.cards[index] = self.gpus[index].memory_bytes
-            self.cards[index] -= slot.share_bytes
-        else:
-            for index in slot.gpus:
-                self.free[self.gpus[index].type].remove(index)
-        self._use(demand, 1)
-
-    def give(self, slot: Slot, demand: Demand) -> None:
+    def has_free(self, slot: Slot, demand: Demand) -> bool:
+        """Whether a worker with this demand can take exactly this slot now."""
         for index in slot.gpus:
-            if slot.share_bytes:
-                self.cards[index] += slot.share_bytes
-                if self.cards[index] < self.gpus[index].memory_bytes:
-                    continue
-                del self.cards[index]
-            insort(self.free[self.gpus[index].type], index)
-        self._use(demand, -1)
+            gpu = self.gpus.get(index)
+            if gpu is None or gpu.type != demand.gpu_type:
+                return False
+            if self.free_bytes[index] < (slot.share_bytes or gpu.memory_bytes):
+                return False
+        return slot.is_follower or self._fits_beside_gpus(demand) > 0
 
-    def _use(self, demand: Demand, sign: int) -> None:
-        self.cpus -= sign * demand.cpus
-        self.memory_bytes -= sign * demand.memory_bytes
-        self.workers -= sign
-        if self.cpus < -TOLERANCE or self.memory_bytes < 0 or self.workers < 0:
-            raise OverbookedError(f"CPUs, memory or workers of {self.node.id} are overbooked")
+    def changed(self, slot: Slot, demand: Demand, *, sign: int) -> NodeCapacity:
+        """The node's capacity after a worker has left (1) or taken (-1) a slot."""
+        new = NodeCapacity.__new__(NodeCapacity)
+        new.__dict__.update(self.__dict__)
+        if slot.gpus:
+            new.free_bytes, new._n_free = self.free_bytes.copy(), self._n_free.copy()
+        for index in slot.gpus:
+            gpu = self.gpus[index]
+            new.free_bytes[index] += sign * (slot.share_bytes or gpu.memory_bytes)
+            new._n_free[gpu.type] += new.is_free(index) - self.is_free(index)
+        n_workers = 0 if slot.is_follower else sign
+        new.cpus = self.cpus + n_workers * demand.cpus
+        new.memory_bytes = self.memory_bytes + n_workers * demand.memory_bytes
+        new.workers = self.workers + n_workers
+        return new
 
-    def bytes_left(self, index: int) -> int | None:
-        """The free memory of a GPU for shares; None if one worker holds the GPU whole or the node
-        has no such GPU."""
-        if index in self.cards:
-            return self.cards[index]
-        return self.gpus[index].memory_bytes if self._is_whole(index) else None
-
-    def type_of(self, index: int) -> str | None:
-        gpu = self.gpus.get(index)
-        return gpu.type if gpu else None
-
-    def _is_whole(self, index: int) -> bool:
-        gpu = self.gpus.get(index)
-        return gpu is not None and index in self.free[gpu.type]
-
-    def _shares_by_card(self, demand: Demand) -> Iterator[int]:
-        need_bytes, of_bytes = 0, -1
-        for left, card_bytes, _ in self._open_cards(demand.gpu_type):
-            if card_bytes != of_bytes:
-                need_bytes, of_bytes = demand.share_bytes(card_bytes), card_bytes
-            yield left // need_bytes
-
-    def _card_for(self, demand: Demand) -> int:
-        """The fullest shared GPU that fits a worker; else a free GPU."""
-        fitting = (
-            (left == card_bytes, left, index)
-            for left, card_bytes, index in self._open_cards(demand.gpu_type)
-            if left >= demand.share_bytes(card_bytes)
-        )
-        return min(fitting)[2]
-
-    def _open_cards(self, gpu_type: str) -> Iterator[tuple[int, int, int]]:
-        """(bytes left, total bytes, index) of the GPUs of a type that no worker holds whole."""
-        for index, left in self.cards.items():
-            if self.gpus[index].type == gpu_type:
-                yield left, self.gpus[index].memory_bytes, index
-        for index in self.free.get(gpu_type, ()):
-            card_bytes = self.gpus[index].memory_bytes
-            yield card_bytes, card_bytes, index
+    def _shares(self, demand: Demand) -> Iterator[tuple[int, int, int]]:
+        """(free bytes, bytes of a share, index) of each offered GPU of the demanded type."""
+        for index, gpu in self.gpus.items():
+            if gpu.type == demand.gpu_type and index not in self.node.missing_gpus:
+                yield self.free_bytes[index], demand.share_bytes(gpu.memory_bytes), index
 
 
 class ClusterCapacity:
@@ -185,209 +149,135 @@ class ClusterCapacity:
     GPU of each type.
     """
 
-    __slots__ = (
-        "_cards",
-        "_levels",
-        "_node_capacities",
-        "_owned",
-        "_positions",
-        "card_bytes",
-        "gpus",
-        "leaving",
-        "memory_bytes",
-    )
-
     def __init__(self, nodes: Iterable[Node]) -> None:
-        self._node_capacities = [
-            NodeCapacity(node, position) for position, node in enumerate(nodes)
-        ]
-        self._positions = {room.node.id: room.position for room in self._node_capacities}
-        self._owned = set(self._positions.values())
-        """Positions of nodes that no copy shares; shared ones are copied before a change."""
-        self._levels: dict[str, list[list[int]]] = {}
-        """By GPU type, then by number of free GPUs: the positions of nodes, ascending."""
-        self._cards: dict[str, list[tuple[int, int, int]]] = {}
-        """By GPU type: GPUs in shared use as (bytes left, node position, index), ascending."""
+        self._rooms = [NodeCapacity(node, order) for order, node in enumerate(nodes)]
+        self._order = {room.node.id: room.order for room in self._rooms}
+        self._by_free: dict[str, list[tuple[int, int]]] = {}
+        """By GPU type: the open nodes as (number of free GPUs, order), ascending."""
+        self._shared: dict[str, list[tuple[int, int, int]]] = {}
+        """By GPU type: the shared GPUs of open nodes as (free bytes, order of node, index)."""
         self.gpus: dict[str, int] = {}
         self.card_bytes: dict[str, int] = {}
         self.memory_bytes: dict[str, int] = {}
         self.leaving: Mapping[NodeId, Collection[int]] = {}
         """GPUs that are free in the plan but still held by workers that are leaving."""
-        for room in self._node_capacities:
-            self._enter(room)
-
-    def _enter(self, room: NodeCapacity) -> None:
-        for gpu_type, indices in room.free.items():
-            sizes = [room.gpus[index].memory_bytes for index in indices]
-            smallest = min(sizes)
-            self.card_bytes[gpu_type] = min(smallest, self.card_bytes.get(gpu_type, smallest))
-            if not room.node.is_closed:
-                self._level(gpu_type, len(indices)).append(room.position)
-                self.gpus[gpu_type] = self.gpus.get(gpu_type, 0) + len(indices)
-                self.memory_bytes[gpu_type] = self.memory_bytes.get(gpu_type, 0) + sum(sizes)
+        for room in self._rooms:
+            for gpu in room.gpus.values():
+                smallest = self.card_bytes.get(gpu.type, gpu.memory_bytes)
+                self.card_bytes[gpu.type] = min(smallest, gpu.memory_bytes)
+                if not room.node.is_closed and gpu.index not in room.node.missing_gpus:
+                    self.gpus[gpu.type] = self.gpus.get(gpu.type, 0) + 1
+                    total_bytes = self.memory_bytes.get(gpu.type, 0) + gpu.memory_bytes
+                    self.memory_bytes[gpu.type] = total_bytes
+            for gpu_type in {gpu.type for gpu in room.node.gpus if not room.node.is_closed}:
+                entry = (room.n_free(gpu_type), room.order)
+                insort(self._by_free.setdefault(gpu_type, []), entry)
 
     def copy(self) -> ClusterCapacity:
-        """A copy that shares all node capacities until either side changes one."""
         twin = ClusterCapacity.__new__(ClusterCapacity)
-        twin._node_capacities = self._node_capacities.copy()
-        twin._positions = self._positions
-        twin._levels = {
-            gpu_type: [positions.copy() for positions in levels]
-            for gpu_type, levels in self._levels.items()
-        }
-        twin._cards = {gpu_type: cards.copy() for gpu_type, cards in self._cards.items()}
-        twin.gpus, twin.card_bytes = self.gpus, self.card_bytes
-        twin.memory_bytes, twin.leaving = self.memory_bytes, self.leaving
-        self._owned, twin._owned = set[int](), set[int]()
+        twin.__dict__.update(self.__dict__)
+        twin._rooms = self._rooms.copy()
+        twin._by_free = {gpu_type: index.copy() for gpu_type, index in self._by_free.items()}
+        twin._shared = {gpu_type: index.copy() for gpu_type, index in self._shared.items()}
         return twin
 
     def __getitem__(self, node_id: NodeId) -> NodeCapacity:
-        """The capacity of one node. Read only."""
-        return self._node_capacities[self._positions[node_id]]
+        return self._rooms[self._order[node_id]]
 
     def has_node(self, node_id: NodeId) -> bool:
-        return node_id in self._positions
-
-    def _writable(self, position: int) -> NodeCapacity:
-        if position not in self._owned:
-            self._node_capacities[position] = self._node_capacities[position].copy()
-            self._owned.add(position)
-        return self._node_capacities[position]
+        return node_id in self._order
 
     def n_free(self, gpu_type: str) -> int:
         """The number of free whole GPUs of the type on open nodes."""
-        levels = self._levels.get(gpu_type, [])
-        return sum(n_free * len(positions) for n_free, positions in enumerate(levels))
+        return sum(n_free for n_free, _ in self._by_free.get(gpu_type, ()))
 
     def free_gpus(self, gpu_type: str) -> float:
         """The number of free GPUs, including the free parts of shared GPUs."""
-        left = sum(left for left, _, _ in self._cards.get(gpu_type, ()))
+        left = sum(free for free, _, _ in self._shared.get(gpu_type, ()))
         return self.n_free(gpu_type) + (left / self.card_bytes[gpu_type] if left else 0.0)
 
-    def take(self, slot: Slot, demand: Demand) -> None:
-        """Take one slot. Raises `OverbookedError` if it is not free."""
-        position = self._positions.get(slot.node)
-        if position is None:
-            raise OverbookedError(f"{slot} is on an unknown node")
-        room = self._writable(position)
-        before = room.n_free(demand.gpu_type)
-        if slot.share_bytes:
-            self._unfile_card(room, slot.gpus[0])
-        try:
-            room.take(slot, demand)
-        finally:
-            if slot.share_bytes:
-                self._file_card(room, slot.gpus[0])
-        self._refile(room, demand.gpu_type, before=before)
+    def has_free(self, slot: Slot, demand: Demand) -> bool:
+        """Whether a worker with this demand can take exactly this slot now."""
+        return slot.node in self._order and self[slot.node].has_free(slot, demand)
 
-    def take_all(self, allocation: Allocation, demand: Demand) -> None:
-        for slot in allocation:
-            self.take(slot, demand)
-
-    def try_take_all(self, allocation: Allocation, demand: Demand) -> bool:
-        """Take all slots or none. Returns whether they were taken."""
+    def take(self, allocation: Allocation, demand: Demand) -> None:
+        """Take all slots. Raises `OverbookedError`, and takes none, if one of them is not free."""
         for n_taken, slot in enumerate(allocation):
-            if not self._is_free(slot, demand):
+            if not self.has_free(slot, demand):
                 self.give(allocation[:n_taken], demand)
-                return False
-            self.take(slot, demand)
+                raise OverbookedError(f"{slot} is not free")
+            self._change(slot, demand, sign=-1)
+
+    def try_take(self, allocation: Allocation, demand: Demand) -> bool:
+        """Take all slots or none. Returns whether they were taken."""
+        nodes = {slot.node for slot in allocation}
+        if not all(self.has_node(each) and self[each].is_tolerated(demand) for each in nodes):
+            return False
+        try:
+            self.take(allocation, demand)
+        except OverbookedError:
+            return False
         return True
 
     def give(self, allocation: Allocation, demand: Demand) -> None:
         """Give slots back. Slots on nodes that are gone are ignored."""
         for slot in allocation:
-            position = self._positions.get(slot.node)
-            if position is not None:
-                room = self._writable(position)
-                before = room.n_free(demand.gpu_type)
-                if slot.share_bytes:
-                    self._unfile_card(room, slot.gpus[0])
-                room.give(slot, demand)
-                if slot.share_bytes:
-                    self._file_card(room, slot.gpus[0])
-                self._refile(room, demand.gpu_type, before=before)
+            if slot.node in self._order:
+                self._change(slot, demand, sign=1)
+
+    def _change(self, slot: Slot, demand: Demand, *, sign: int) -> None:
+        before = self[slot.node]
+        after = self._rooms[before.order] = before.changed(slot, demand, sign=sign)
+        if before.node.is_closed or not slot.gpus:
+            return
+        gpu_type = before.gpus[slot.gpus[0]].type
+        n_before, n_after = before.n_free(gpu_type), after.n_free(gpu_type)
+        if n_before != n_after:
+            nodes = self._by_free[gpu_type]
+            del nodes[bisect_left(nodes, (n_before, before.order))]
+            insort(nodes, (n_after, after.order))
+        offered = set(slot.gpus) - before.node.missing_gpus if slot.share_bytes else ()
+        for index in offered:
+            shared = self._shared.setdefault(gpu_type, [])
+            if not before.is_free(index):
+                del shared[bisect_left(shared, (before.free_bytes[index], before.order, index))]
+            if not after.is_free(index):
+                insort(shared, (after.free_bytes[index], after.order, index))
+
+    def choose(self, node_id: NodeId, demand: Demand, *, own: Collection[int] = ()) -> Slot:
+        """The slot for the next unit on a node that has one. GPUs in `own` have another unit of the
+        same worker."""
+        return self[node_id].choose(demand, self.leaving.get(node_id, ()), own=own)
+
+    def with_free(self, gpu_type: str, at_least: int) -> Iterator[NodeCapacity]:
+        """Open nodes with so many free GPUs, the tightest first; without a type all open nodes. Do
+        not take or give slots meanwhile."""
+        if not gpu_type:
+            yield from (room for room in self._rooms if not room.node.is_closed)
+        nodes = self._by_free.get(gpu_type, [])
+        for i in range(bisect_left(nodes, (at_least,)), len(nodes)):
+            yield self._rooms[nodes[i][1]]
 
     def by_fit(self, demand: Demand, workers: int = 1) -> Iterator[NodeCapacity]:
-        """Nodes that may fit `workers` workers, the tightest first, then in node order. Nodes where
-        the workers would wait for leaving workers come last."""
+        """Nodes that may fit so many workers, in the order in which they should be used: for
+        shares, first those with the fullest shared GPU; then the tightest. Nodes where the workers
+        would have to wait for leaving workers come last."""
+        if demand.share:
+            yield from self._with_shared_gpu(demand)
         late: list[NodeCapacity] = []
-        for level in self._candidate_levels(demand, workers):
-            for room in self._schedulable_nodes(level):
-                if self.leaving and self._has_to_wait(room, demand, workers=workers):
-                    late.append(room)
-                else:
-                    yield room
+        at_least = 1 if demand.share else demand.gpus * workers
+        for room in self.with_free(demand.gpu_type, at_least):
+            leaving = self.leaving.get(room.node.id) if demand.gpus else None
+            if leaving and sum(i not in leaving for i in room.free(demand.gpu_type)) < at_least:
+                late.append(room)
+            else:
+                yield room
         yield from late
 
-    def choose(self, node_id: NodeId, demand: Demand) -> Slot:
-        """The slot for the next worker on a node that has one."""
-        return self[node_id].choose(demand, self.leaving.get(node_id, ()))
-
-    def by_size(self, demand: Demand) -> Iterator[NodeCapacity]:
-        """The same nodes, the emptiest first."""
-        for level in reversed(self._candidate_levels(demand, 1)):
-            yield from self._schedulable_nodes(level)
-
-    def by_card(self, demand: Demand) -> Iterator[NodeCapacity]:
-        """For shares: nodes with a shared GPU that fits a worker, the fullest GPU first; then nodes
-        with a free GPU, the tightest first."""
-        cards = self._cards.get(demand.gpu_type, [])
-        least = demand.share_bytes(self.card_bytes.get(demand.gpu_type, 0))
-        for i in range(bisect_left(cards, (least,)), len(cards)):
-            left, position, index = cards[i]
-            room = self._node_capacities[position]
-            if left >= demand.share_bytes(room.gpus[index].memory_bytes):
-                yield room
-        for level in self._levels.get(demand.gpu_type, [])[1:]:
-            yield from self._schedulable_nodes(level)
-
-    def _has_to_wait(self, room: NodeCapacity, demand: Demand, *, workers: int) -> bool:
-        leaving = self.leaving.get(room.node.id)
-        if not leaving or not demand.gpus:
-            return False
-        free = room.free.get(demand.gpu_type, ())
-        n_left = sum(index not in leaving for index in free)
-        return n_left < demand.gpus * workers
-
-    def _candidate_levels(self, demand: Demand, workers: int) -> list[list[int]]:
-        if not demand.gpu_type:
-            return [list(range(len(self._node_capacities)))]
-        return self._levels.get(demand.gpu_type, [])[demand.gpus * workers :]
-
-    def _schedulable_nodes(self, positions: list[int]) -> Iterator[NodeCapacity]:
-        rooms = self._node_capacities
-        return (rooms[p] for p in tuple(positions) if not rooms[p].node.is_closed)
-
-    def _is_free(self, slot: Slot, demand: Demand) -> bool:
-        if slot.node not in self._positions:
-            return False
-        room = self[slot.node]
-        bare = Demand(
-            cpus=demand.cpus, memory_bytes=demand.memory_bytes, tolerations=demand.tolerations
-        )
-        is_of_type = all(room.type_of(index) == demand.gpu_type for index in slot.gpus)
-        return is_of_type and room.has_free(slot) and room.fits(bare) > 0
-
-    def _refile(self, room: NodeCapacity, gpu_type: str, *, before: int) -> None:
-        after = room.n_free(gpu_type)
-        if after == before or room.node.is_closed:
-            return
-        positions = self._level(gpu_type, before)
-        del positions[bisect_left(positions, room.position)]
-        insort(self._level(gpu_type, after), room.position)
-
-    def _file_card(self, room: NodeCapacity, index: int) -> None:
-        if index in room.cards and not room.node.is_closed:
-            cards = self._cards.setdefault(room.gpus[index].type, [])
-            insort(cards, (room.cards[index], room.position, index))
-
-    def _unfile_card(self, room: NodeCapacity, index: int) -> None:
-        if index in room.cards and not room.node.is_closed:
-            cards = self._cards[room.gpus[index].type]
-            del cards[bisect_left(cards, (room.cards[index], room.position, index))]
-
-    def _level(self, gpu_type: str, n_free: int) -> list[int]:
-        levels = self._levels.setdefault(gpu_type, [])
-        while len(levels) <= n_free:
-            levels.append([])
-        return levels[n_free]
+    def _with_shared_gpu(self, demand: Demand) -> Iterator[NodeCapacity]:
+        shared = self._shared.get(demand.gpu_type, [])
+        smallest = demand.share_bytes(self.card_bytes.get(demand.gpu_type, 0))
+        for i in range(bisect_left(shared, (smallest,)), len(shared)):
+            free_bytes, order, index = shared[i]
+            if free_bytes >= demand.share_bytes(self._rooms[order].gpus[index].memory_bytes):
+                yield self._rooms[order]

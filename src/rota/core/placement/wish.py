@@ -1,14 +1,16 @@
 """Wishes: how many units a job should hold, and what each unit needs on a node.
 
-All units of a wish have the same demand. Today a unit is a worker.
+All units of a wish have the same demand. Within a placement each unit has a slot of its own, also
+where all units of a job on a node are one worker: `unit_slots` splits the workers of such a job,
+and the placement merges them again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rota.core.model.allocation import Allocation, n_gpus
+from rota.core.model.allocation import Allocation, n_gpus, split_workers
 from rota.core.model.job import GpuShare, Job
 from rota.core.model.node import DEFAULT_TOLERATIONS, Labels, NodeId
 from rota.core.model.rank import Rank
@@ -20,7 +22,7 @@ MEMORY_MARGIN = 0.1
 @dataclass(frozen=True, slots=True)
 class Demand:
     """What one unit needs on a node: GPUs of one type ("" for none) or a share of one GPU, and
-    other resources."""
+    the other resources of a worker."""
 
     gpu_type: str = ""
     gpus: int = 0
@@ -33,6 +35,10 @@ class Demand:
     tolerations: frozenset[str] = DEFAULT_TOLERATIONS
     excluded_nodes: tuple[NodeId, ...] = ()
     """Nodes that rejected the job."""
+    merges_units: bool = False
+    """Whether the units on a node are one worker, which needs the other resources once."""
+    max_nodes: int = 0
+    """The most nodes that the units may use together; 0: any number."""
 
     def share_bytes(self, card_bytes: int) -> int:
         """The memory of a share on a GPU of this size; more than the GPU has if the share does not
@@ -66,7 +72,14 @@ def demand_of(job: Job, gpu_type: str) -> Demand:
         labels=spec.node_labels,
         tolerations=spec.tolerations,
         excluded_nodes=job.refusal.nodes if job.refusal else (),
+        merges_units=spec.merges_units,
+        max_nodes=spec.max_nodes,
     )
+
+
+def unit_slots(job: Job, allocation: Allocation) -> Allocation:
+    """The slots of the job's units: one for each unit, also where one worker has several units."""
+    return split_workers(allocation) if job.spec.merges_units else allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +91,35 @@ class Wish:
     units: int
     demand: Demand
     held: Allocation = ()
-    """The slots of the last plan."""
-    held_demand: Demand = Demand()
-    """The demand of one unit in those slots: the GPU type may change."""
+    """The slots of the job's units in the last plan. Their GPU type may be another one."""
     leaves: bool = False
     """Whether the job gives up all its slots, because it must or may move."""
     yields: bool = False
     """Whether the job changes only if another wish needs its slots."""
 
     @property
+    def kept(self) -> Allocation:
+        """The slots that the job keeps in any case."""
+        return () if self.leaves else self.held[: self.units]
+
+    @property
     def n_missing(self) -> int:
         """The units for which the job needs slots that it does not hold."""
-        return self.units if self.leaves else max(0, self.units - len(self.held))
+        return self.units - len(self.kept)
+
+    @property
+    def gpus_together(self) -> int:
+        """The whole GPUs that have to be on one node."""
+        return self.demand.gpus * (self.units if self.demand.max_nodes == 1 else 1)
+
+    @property
+    def as_one_unit(self) -> Wish:
+        """The same wish as one large unit, if all its units have to be one worker."""
+        demand = self.demand
+        if not demand.merges_units or demand.share or demand.max_nodes != 1 or not self.units:
+            return self
+        whole = replace(demand, gpus=self.gpus_together, merges_units=False, max_nodes=0)
+        return replace(self, units=1, demand=whole)
 
     @property
     def freed_gpus(self) -> float:

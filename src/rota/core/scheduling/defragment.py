@@ -2,17 +2,17 @@
 
 The round calls this module at most once, for the first job in the queue that found no place
 although enough GPUs are free in total. It may move jobs that run on one node, have passed their
-minimum run time, and do not outrank the waiting job. It moves the fewest and cheapest jobs that
-make space on some node. If no node can be freed this way and the jobs are few, it packs all of them
-again. A job that the waiting job outranks may be moved at any time and at any cost, and is
-preempted if no other node fits it.
+minimum run time, and do not outrank the waiting job. It moves the cheapest jobs that make space on
+some node. If no node can be freed this way and the jobs are few, all of them are placed again. A
+job that the waiting job outranks may be moved at any time and at any cost, and is preempted if no
+other node fits it.
 
 A move pays if the moved jobs lose fewer GPU-seconds (see `loss_gpu_s`) than the waiting job gains.
 The gain is the job's number of GPUs times its expected wait, or times its own remaining time if
 that is shorter. The expected wait ends when enough other jobs are expected to have finished.
 
-A job that has waited for `starvation_after_s` gets its space at any cost: other jobs yield to it,
-first those that are last in the queue.
+A job that has waited for `starvation_after_s` gets its space at any cost: jobs that fit on no other
+node are preempted for it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from itertools import islice
+from operator import itemgetter
 
 from rota.core.estimation.disruption_cost import loss_gpu_s
 from rota.core.estimation.remaining_time import remaining_s
-from rota.core.model.allocation import TOLERANCE, Allocation, n_gpus, n_nodes
-from rota.core.model.job import Job, JobId, Queued, Running
+from rota.core.model.allocation import TOLERANCE, n_gpus, n_nodes
+from rota.core.model.job import Job, Queued, Running
 from rota.core.model.node import NodeId
 from rota.core.model.rank import rank_of
-from rota.core.placement.capacity import ClusterCapacity, NodeCapacity
+from rota.core.placement.capacity import ClusterCapacity
 from rota.core.placement.placer import Placement, place
 from rota.core.placement.slots import assign_slots, choose_nodes, n_fitting
-from rota.core.placement.wish import Demand, Wish, demand_of
+from rota.core.placement.wish import Wish, demand_of, unit_slots
 from rota.core.scheduling.divide import Shares
 from rota.core.scheduling.preemption import by_difficulty, protected_until_s
 from rota.core.scheduling.view import View
@@ -46,10 +47,10 @@ def defragment(shares: Shares, short: Iterable[Wish], *, placed: Placement) -> P
     None if there is none or the moves do not pay."""
     card_bytes = shares.view.empty.card_bytes
     for wish in short:
-        each = wish.demand.n_gpus(card_bytes)
+        needed = wish.units * wish.demand.n_gpus(card_bytes)
         free = placed.left.free_gpus(wish.demand.gpu_type)
-        if each and wish.job.id not in placed.allocations and wish.units * each <= free + TOLERANCE:
-            return _Search(shares, placed, wish).find()
+        if needed and wish.job.id not in placed.allocations and needed <= free + TOLERANCE:
+            return _Search(shares.view, placed, wish).find()
     return None
 
 
@@ -64,82 +65,129 @@ def _starves_at_s(job: Job, view: View) -> float:
     return waits_since_s + view.rules.starvation_after_s
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenedNode:
-    """One node with space for one more unit, and the moves that this takes."""
-
-    loss_gpu_s: float
-    capacity: ClusterCapacity
-    moves: dict[JobId, Allocation]
-    """The new allocations of the jobs that make space; empty for a job that is preempted."""
+_Opened = tuple[tuple[int, float], list[Wish], ClusterCapacity]
+"""A node with space for one more unit: the number of preempted jobs and the loss of all moved jobs,
+these jobs, and the capacity after the moves."""
 
 
 class _Search:
     """Searches for space for one wish."""
 
-    def __init__(self, shares: Shares, placed: Placement, wish: Wish) -> None:
-        self._view = shares.view
+    def __init__(self, view: View, placed: Placement, wish: Wish) -> None:
+        self._view = view
         self._placed = placed
-        self._wish = wish
-        self._jobs = {job.id: job for job in shares.view.jobs}
-        self._movable = {each.job.id: each for each in self._find_movable()}
-        """The jobs that may be moved, with the wish to hold what they hold."""
+        self._wish = wish.as_one_unit
+        self._size = wish.units
+        self._jobs = {job.id: job for job in view.jobs}
+        self._is_starving = _starves_at_s(wish.job, view) <= view.now
+        self._movable = sorted(self._find_movable(), key=self._loss_gpu_s)
+        self._movable.sort(key=lambda each: each.rank.tier, reverse=True)
+        """The lowest tiers and cheapest jobs first."""
+        self._occupants: dict[NodeId, list[Wish]] = defaultdict(list)
+        for each in self._movable:
+            self._occupants[each.held[0].node].append(each)
 
     def find(self) -> Placement | None:
-        if _starves_at_s(self._wish.job, self._view) <= self._view.now:
-            return self._open_nodes() or self._preempt()
-        if not self._view.rules.is_guarded:
+        if not self._is_starving and not self._view.rules.is_guarded:
             return None
-        found = self._open_nodes() or self._repack()
-        return found if found and self._is_worth_it(found) else None
+        moved = self._find_moves()
+        if moved is None and len(self._movable) <= REPACKED_JOBS_MAX:
+            moved = self._movable
+        if moved is None:
+            return None
+        before, wishes = self._placed, [self._wish, *by_difficulty(moved, self._view)]
+        found = place(wishes, capacity=before.left, planned=before.allocations)
+        short = [each for each in wishes if each.job.id in found.short]
+        return found if all(map(self._yields, short)) and self._is_worth_it(found) else None
 
-    def _open_nodes(self) -> Placement | None:
-        """Free space on one node after another, until all units of the wish fit."""
-        wish, capacity = self._wish, self._placed.left
-        allocations = dict(self._placed.allocations)
-        movable = dict(self._movable)
-        for _ in range(wish.units - n_fitting(capacity, wish.demand)):
-            opened = self._cheapest(capacity, movable)
-            if opened is None and any(map(self._outranks, movable.values())):
-                opened = self._cheapest(capacity, movable, is_forced=True)
-            if opened is None:
+    # -- the jobs that move ---------------------------------------------------------------------
+
+    def _find_movable(self) -> Iterator[Wish]:
+        """The jobs that may be moved, with the wish to hold as much on another node."""
+        view, rank = self._view, self._wish.rank
+        for job_id, held in self._placed.allocations.items():
+            job = self._jobs[job_id]
+            own = rank_of(job)
+            if (
+                isinstance(job.phase, Running)
+                and not job.phase.joining
+                and held is view.planned.get(job_id)
+                and n_nodes(held) == 1
+                and not any(view.nodes[each.node].is_closed_for(each.gpus) for each in held)
+                and not own.outranks(rank)
+                and (protected_until_s(job, view) <= view.now or rank.outranks(own))
+            ):
+                demand = demand_of(job, view.gpu_types[job_id])
+                slots = unit_slots(job, held)
+                yield Wish(job, own, len(slots), demand, slots, leaves=True)
+
+    def _yields(self, other: Wish) -> bool:
+        """Whether the job is preempted if no other node fits it."""
+        is_other = other is not self._wish
+        return is_other and (self._is_starving or self._wish.rank.outranks(other.rank))
+
+    def _find_moves(self) -> list[Wish] | None:
+        """The jobs to move so that all units of the wish fit: on one node after another, the
+        cheapest jobs that make space for one more unit. None if there are no such jobs."""
+        demand, capacity = self._wish.demand, self._placed.left.copy()
+        rooms = capacity.with_free(demand.gpu_type, demand.gpus)
+        fitting = [(room.node.id, fits) for room in rooms if (fits := room.fits(demand))]
+        assign_slots(capacity, demand, chunks=fitting)
+        moved: list[Wish] = []
+        for _ in range(self._wish.units - sum(fits for _, fits in fitting)):
+            nodes = self._emptiest(capacity)
+            opened = [self._open(capacity.copy(), node_id) for node_id in nodes]
+            found = [each for each in opened if each is not None]
+            if not found:
                 return None
-            capacity = opened.capacity
-            for job_id, where in opened.moves.items():
-                allocations[job_id] = where
-                del movable[job_id]
-        kept = {job_id: held for job_id, held in allocations.items() if held}
-        found = place([wish], capacity=capacity, planned=kept)
-        return found if wish.job.id in found.allocations else None
+            _, jobs, capacity = min(found, key=itemgetter(0))
+            moved += jobs
+            for each in jobs:
+                self._occupants[each.held[0].node].remove(each)
+        return moved
 
-    def _repack(self) -> Placement | None:
-        """Pack all movable jobs again, if they are few. No job may lose its place."""
-        if len(self._movable) > REPACKED_JOBS_MAX:
+    def _emptiest(self, capacity: ClusterCapacity) -> Iterable[NodeId]:
+        """The nodes to try: those with movable jobs that the waiting job may use."""
+        demand = self._wish.demand
+        by_order = capacity.with_free(demand.gpu_type, 0)
+        emptiest_first = sorted(by_order, key=lambda room: -room.n_free(demand.gpu_type))
+        usable = (room.node.id for room in emptiest_first if room.admits(demand))
+        occupied = (node_id for node_id in usable if self._occupants.get(node_id))
+        return islice(occupied, None if self._is_starving else NODES_MAX)
+
+    def _open(self, trial: ClusterCapacity, node_id: NodeId) -> _Opened | None:
+        """Move the cheapest jobs away from the node, so that one more unit fits."""
+        demand, moved = self._wish.demand, list[Wish]()
+        for each in self._occupants[node_id]:
+            if not trial[node_id].fits(demand):
+                trial.give(each.held, each.demand)
+                moved.append(each)
+        if not trial[node_id].fits(demand):
             return None
-        moved = (replace(each, leaves=True) for each in self._movable.values())
-        found = self._place_with(by_difficulty(moved, self._view))
-        return found if found and not found.short else None
-
-    def _preempt(self) -> Placement | None:
-        """Preempt movable jobs, first those that are last in the queue."""
-        yielding = (replace(each, units=0, yields=True) for each in self._movable.values())
-        return self._place_with(sorted(yielding, key=lambda each: each.rank))
-
-    def _place_with(self, others: list[Wish]) -> Placement | None:
-        before = self._placed
-        found = place([self._wish, *others], capacity=before.left, planned=before.allocations)
-        return found if self._wish.job.id in found.allocations else None
+        for each in reversed(moved):
+            trial.take(each.held, each.demand)
+            if trial[node_id].fits(demand):
+                moved.remove(each)
+            else:
+                trial.give(each.held, each.demand)
+        assign_slots(trial, demand, chunks=[(node_id, 1)])
+        homeless = [each for each in by_difficulty(moved, self._view) if not _move(each, trial)]
+        if not all(map(self._yields, homeless)):
+            return None
+        return (len(homeless), sum(map(self._loss_gpu_s, moved))), moved, trial
 
     # -- what a move costs and gains ------------------------------------------------------------
 
     def _is_worth_it(self, found: Placement) -> bool:
-        """Whether the moves pay, or the waiting job outranks all jobs that change."""
+        """Whether the moves pay, or the waiting job takes its space at any cost."""
         after = found.allocations
-        changed = [each for each in self._movable.values() if after.get(each.job.id) != each.held]
-        if all(map(self._outranks, changed)):
+        before = self._placed.allocations
+        movable = ((each, each.job.id) for each in self._movable)
+        changed = [each for each, job_id in movable if after.get(job_id) != before[job_id]]
+        if all(map(self._yields, changed)):
             return True
         lost = sum(map(self._loss_gpu_s, changed))
-        own_s = remaining_s(self._wish.job, self._view.now, workers=self._wish.units)
+        own_s = remaining_s(self._wish.job, self._view.now, workers=self._size)
         gained_s = min(own_s, self._expected_wait_s(at_most=own_s))
         return lost == 0 or lost < n_gpus(after[self._wish.job.id]) * gained_s
 
@@ -152,9 +200,9 @@ class _Search:
         capacity = placed.left.copy()
         missing = self._wish.units - n_fitting(capacity, demand)
         ends = (
-            (remaining_s(self._jobs[job_id], view.now, workers=len(held)), job_id)
+            (remaining_s(job, view.now, workers=job.spec.units_in(held)), job_id)
             for job_id, held in placed.allocations.items()
-            if job_id in view.gpu_types
+            if job_id in view.gpu_types and (job := self._jobs[job_id])
         )
         for end_s, job_id in sorted(ends):
             if end_s >= at_most:
@@ -168,89 +216,11 @@ class _Search:
                 return end_s
         return math.inf
 
-    # -- the jobs that move ---------------------------------------------------------------------
 
-    def _outranks(self, other: Wish) -> bool:
-        return self._wish.rank.outranks(other.rank)
-
-    def _find_movable(self) -> Iterator[Wish]:
-        view = self._view
-        for job_id, held in self._placed.allocations.items():
-            job = self._jobs[job_id]
-            rank, phase = rank_of(job), job.phase
-            if (
-                isinstance(phase, Running)
-                and not phase.joining
-                and held is view.planned.get(job_id)
-                and n_nodes(held) == 1
-                and not view.nodes[held[0].node].is_closed
-                and not rank.outranks(self._wish.rank)
-                and (protected_until_s(job, view) <= view.now or self._wish.rank.outranks(rank))
-            ):
-                demand = demand_of(job, view.gpu_types[job_id])
-                yield Wish(job, rank, len(held), demand, held, demand)
-
-    def _cheapest(
-        self, capacity: ClusterCapacity, movable: dict[JobId, Wish], *, is_forced: bool = False
-    ) -> _OpenedNode | None:
-        """The node that is opened with the least loss."""
-        demand = self._wish.demand
-        occupants: dict[NodeId, list[Wish]] = defaultdict(list)
-        for each in movable.values():
-            occupants[each.held[0].node].append(each)
-        best: _OpenedNode | None = None
-        n_tried = 0
-        for room in capacity.by_size(Demand(gpu_type=demand.gpu_type)):
-            node = room.node
-            if node.id not in occupants or not demand.labels <= node.labels:
-                continue
-            if node.id in demand.excluded_nodes:
-                continue
-            for order in self._orders(occupants[node.id]):
-                opened = self._opened(capacity, room, occupants=order, is_forced=is_forced)
-                if opened and (best is None or opened.loss_gpu_s < best.loss_gpu_s):
-                    best = opened
-            n_tried += 1
-            if n_tried == NODES_MAX:
-                break
-        return best
-
-    def _orders(self, occupants: list[Wish]) -> Iterator[list[Wish]]:
-        """The lowest tiers and cheapest jobs first; then the largest first, because small jobs may
-        take the only space for it."""
-        by_id = sorted(occupants, key=lambda each: each.job.id)
-        by_loss = sorted(by_id, key=self._loss_gpu_s)
-        cheapest_first = sorted(by_loss, key=lambda each: each.rank.tier, reverse=True)
-        largest_first = sorted(cheapest_first, key=lambda each: -n_gpus(each.held))
-        yield cheapest_first
-        if largest_first != cheapest_first:
-            yield largest_first
-
-    def _opened(
-        self,
-        capacity: ClusterCapacity,
-        room: NodeCapacity,
-        *,
-        occupants: list[Wish],
-        is_forced: bool,
-    ) -> _OpenedNode | None:
-        """Move jobs away from the node one by one, until one more unit fits. With `is_forced`,
-        preempt an outranked job that fits nowhere else."""
-        node_id, demand = room.node.id, self._wish.demand
-        enough = room.fits(demand) + 1
-        trial = capacity.copy()
-        moves: dict[JobId, Allocation] = {}
-        lost = 0.0
-        for each in occupants:
-            chunks = choose_nodes(trial, each.demand, units=each.units, avoid=[node_id])
-            if chunks is not None and len(chunks) == 1:
-                moves[each.job.id] = assign_slots(trial, each.demand, chunks=chunks)
-            elif is_forced and self._outranks(each):
-                moves[each.job.id] = ()
-            else:
-                continue
-            trial.give(each.held, each.demand)
-            lost += self._loss_gpu_s(each)
-            if trial[node_id].fits(demand) >= enough:
-                return _OpenedNode(lost, trial, moves)
-        return None
+def _move(wish: Wish, trial: ClusterCapacity) -> bool:
+    """Move the job to another node, if one fits it."""
+    chunks = choose_nodes(trial, wish.demand, units=wish.units)
+    if chunks is None or len(chunks) > 1:
+        return False
+    assign_slots(trial, wish.demand, chunks=chunks)
+    return True

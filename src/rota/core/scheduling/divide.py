@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rota.core.explain.reasons import Impossible, Reason, describe_request
-from rota.core.lifecycle.cordons import is_size_frozen, occupies_slot
+from rota.core.lifecycle.cordons import held_under_cordon, is_size_frozen
 from rota.core.lifecycle.size_caps import cap_of
 from rota.core.model.job import Job, JobId
-from rota.core.model.node import NodeId
 from rota.core.model.rank import Tier, tier_of
 from rota.core.placement.slots import n_fitting
 from rota.core.placement.wish import demand_of
@@ -40,20 +39,22 @@ class Shares:
     card_bytes: Mapping[str, int]
     """The mean memory of a type's GPUs, so that its budget covers all their memory."""
     limits: Mapping[JobId, int]
-    """The largest size of jobs that are capped, or that the nodes could not run at their
-    maximum."""
+    """The largest size of jobs that are capped, that start with a size of their own, or that the
+    nodes could not run at their maximum."""
     impossible: Mapping[JobId, Reason]
     """Jobs that the current nodes could not run even if they were empty."""
 
 
 def divide(view: View) -> Shares:
     """Sort the jobs of a view into pools, in the order in which the policy sizes them."""
-    cordoned = _CordonedSlots(view)
-    gpus, memory_bytes = cordoned.add_to(view.empty.gpus, view.empty.memory_bytes)
+    own_slots, own_gpus = held_under_cordon(view.jobs, view.planned, nodes=view.nodes)
+    gpus = dict(view.empty.gpus)
+    for gpu_type, cards in own_gpus.items():
+        gpus[gpu_type] = gpus.get(gpu_type, 0) + len(cards)
     pools: dict[tuple[bool, Tier, str], list[Job]] = {}
     impossible: dict[JobId, Reason] = {}
     limits: dict[JobId, int] = {}
-    chooser = _GpuTypeChooser(view, gpus, cordoned.slots)
+    chooser = _GpuTypeChooser(view, gpus, own_slots)
     for job in sorted(view.jobs, key=tier_of) if len(gpus) > 1 else view.jobs:
         chosen = chooser.choose(job)
         if chosen is None:
@@ -61,48 +62,23 @@ def divide(view: View) -> Shares:
             continue
         gpu_type, room = chosen
         comes_first = False
-        if job.id in cordoned.slots and is_size_frozen(job, view.planned[job.id], nodes=view.nodes):
-            room = len(view.planned[job.id])
+        if job.id in own_slots and is_size_frozen(job, view.planned[job.id], nodes=view.nodes):
+            room = job.spec.units_in(view.planned[job.id])
             # If no other job can use the GPUs of this job, it comes first.
-            comes_first = cordoned.slots[job.id] == room
+            comes_first = own_slots[job.id] == room
         if job.cap is not None:
             cap = cap_of(job, view.now)
             room = room if cap is None else min(room, cap)
+        if job.spec.start_units and job.id not in view.planned:
+            room = min(room, job.spec.start_units)
         if room < job.spec.max_workers:
             limits[job.id] = room
         key = (not comes_first, tier_of(job), gpu_type)
         pools.setdefault(key, []).append(job)
     ordered = tuple(Pool(key[2], tuple(pools[key])) for key in sorted(pools))
-    card_bytes = {gpu_type: memory_bytes[gpu_type] // n_gpus for gpu_type, n_gpus in gpus.items()}
-    return Shares(view, ordered, gpus, card_bytes, limits, impossible)
-
-
-class _CordonedSlots:
-    """The slots and GPUs that jobs hold on cordoned nodes, which no other job is offered."""
-
-    def __init__(self, view: View) -> None:
-        self.slots: dict[JobId, int] = {}
-        self._card_bytes: dict[str, dict[tuple[NodeId, int], int]] = defaultdict(dict)
-        nodes = view.nodes.items()
-        cordoned = {key: node for key, node in nodes if node.is_cordoned and not node.is_draining}
-        for job in view.jobs if cordoned else ():
-            for slot in view.planned.get(job.id, ()):
-                if slot.node not in cordoned or not occupies_slot(job, slot):
-                    continue
-                self.slots[job.id] = self.slots.get(job.id, 0) + 1
-                for gpu in cordoned[slot.node].gpus:
-                    if gpu.index in slot.gpus:
-                        self._card_bytes[gpu.type][slot.node, gpu.index] = gpu.memory_bytes
-
-    def add_to(
-        self, gpus: Mapping[str, int], memory_bytes: Mapping[str, int]
-    ) -> tuple[dict[str, int], dict[str, int]]:
-        """The number and the memory of the GPUs of each type, with those of the jobs."""
-        n_gpus, total_bytes = dict(gpus), dict(memory_bytes)
-        for gpu_type, cards in self._card_bytes.items():
-            n_gpus[gpu_type] = n_gpus.get(gpu_type, 0) + len(cards)
-            total_bytes[gpu_type] = total_bytes.get(gpu_type, 0) + sum(cards.values())
-        return n_gpus, total_bytes
+    empty = view.empty
+    mean_bytes = {gpu_type: empty.memory_bytes[gpu_type] // n for gpu_type, n in empty.gpus.items()}
+    return Shares(view, ordered, gpus, {**empty.card_bytes, **mean_bytes}, limits, impossible)
 
 
 class _GpuTypeChooser:
@@ -115,30 +91,31 @@ class _GpuTypeChooser:
         self._gpus = gpus
         self._cordoned_slots = cordoned
         self._fits_by_demand: dict[tuple[object, ...], list[tuple[str, int]]] = {}
-        self._claimed = dict.fromkeys(gpus, 0.0)
+        self._claimed: dict[str, float] = defaultdict(float)
         """GPUs of each type: of jobs that hold some, then of jobs that chose earlier."""
         for job in view.jobs if len(gpus) > 1 else ():
-            gpu_type = view.gpu_types.get(job.id)
-            if gpu_type in self._claimed:
-                self._claimed[gpu_type] += self._need(job, gpu_type)
+            if gpu_type := view.gpu_types.get(job.id):
+                self._claimed[gpu_type] = self._claimed_with(job, gpu_type)
 
     def choose(self, job: Job) -> tuple[str, int] | None:
         """The type, and how many of the job's workers fit on all its empty nodes; None if no type
         fits."""
         rooms = self._fits_by_type(job)
+        had = self._view.gpu_types.get(job.id)
         if own := self._cordoned_slots.get(job.id):
-            had = self._view.gpu_types[job.id]
             rooms = [(gpu_type, room + own * (gpu_type == had)) for gpu_type, room in rooms]
         if len(self._gpus) < 2 and rooms:
             return rooms[0] if rooms[0][1] >= job.spec.min_workers else None
         accepted = {gpu_type: room for gpu_type, room in rooms if room >= job.spec.min_workers}
         if not accepted:
             return None
-        chosen = self._view.gpu_types.get(job.id)
-        if chosen not in accepted:
-            chosen = self._least_crowded(job, list(accepted))
-            if chosen in self._claimed:
-                self._claimed[chosen] += self._need(job, chosen)
+        if had in accepted:
+            return had, accepted[had]
+        claims = {gpu_type: self._claimed_with(job, gpu_type) for gpu_type in accepted}
+        crowd = {gpu_type: n / self._gpus.get(gpu_type, 1) for gpu_type, n in claims.items()}
+        least = min(accepted, key=lambda gpu_type: crowd[gpu_type])
+        chosen = next((gpu_type for gpu_type in accepted if crowd[gpu_type] <= 1), least)
+        self._claimed[chosen] = claims[chosen]
         return chosen, accepted[chosen]
 
     def _fits_by_type(self, job: Job) -> list[tuple[str, int]]:
@@ -146,7 +123,8 @@ class _GpuTypeChooser:
         spec = job.spec
         amounts = (spec.gpus, spec.share, spec.cpus, spec.memory_bytes, job.memory_bytes_seen)
         excluded_nodes = job.refusal.nodes if job.refusal else ()
-        kind = (spec.gpu_types, spec.node_labels, spec.tolerations, amounts, excluded_nodes)
+        nodes = (spec.merges_units, spec.max_nodes)
+        kind = (spec.gpu_types, spec.node_labels, spec.tolerations, amounts, excluded_nodes, nodes)
         rooms = self._fits_by_demand.get(kind)
         if rooms is None:
             types = spec.gpu_types or tuple(sorted(self._gpus))
@@ -155,17 +133,7 @@ class _GpuTypeChooser:
             self._fits_by_demand[kind] = rooms
         return rooms
 
-    def _need(self, job: Job, gpu_type: str) -> float:
-        spec = job.spec
-        if spec.share is None:
-            return spec.min_workers * spec.gpus
-        card_bytes = self._view.empty.card_bytes[gpu_type]
-        return spec.min_workers * spec.share.bytes_on(card_bytes) / card_bytes
-
-    def _least_crowded(self, job: Job, accepted: list[str]) -> str:
-        def crowd(gpu_type: str) -> float:
-            return (self._claimed[gpu_type] + self._need(job, gpu_type)) / self._gpus[gpu_type]
-
-        if len(accepted) == 1:
-            return accepted[0]
-        return next((t for t in accepted if crowd(t) <= 1), min(accepted, key=crowd))
+    def _claimed_with(self, job: Job, gpu_type: str) -> float:
+        """The GPUs that are claimed if the job gets this type."""
+        each = demand_of(job, gpu_type).n_gpus(self._view.empty.card_bytes)
+        return self._claimed[gpu_type] + job.spec.min_workers * each

@@ -4,17 +4,15 @@ a plan breaks."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rota.core.explain.reasons import Reason
 from rota.core.lifecycle.cordons import may_keep_slot
-from rota.core.lifecycle.node_refusals import uses_refused_node
-from rota.core.model.allocation import Allocation
+from rota.core.model.allocation import Allocation, n_nodes
 from rota.core.model.job import Job, JobId
-from rota.core.model.node import Node, NodeId, tolerates
 from rota.core.placement.capacity import OverbookedError
-from rota.core.placement.wish import demand_of
+from rota.core.placement.wish import Demand, demand_of
 from rota.core.scheduling.view import View
 
 
@@ -64,50 +62,43 @@ def check(plan: Plan, view: View) -> tuple[str, ...]:
     """
     jobs = {job.id: job for job in view.jobs}
     changes = diff(view.planned, plan.allocations)
-    capacity = view.free.copy() if changes else view.free
+    capacity = view.free.copy()
     for change in changes:
         if change.job_id in jobs:
-            demand = demand_of(jobs[change.job_id], view.gpu_types.get(change.job_id, ""))
-            capacity.give(change.before, demand)
+            capacity.give(change.before, demand_of(jobs[change.job_id], ""))
     wrong: list[str] = []
     for change in changes:
         job = jobs.get(change.job_id)
         if job is None:
             wrong.append(f"{change.job_id} is planned but is neither queued nor running")
         elif change.after:
-            wrong += _wrong_size(job, change.after)
-            wrong += _wrong_place(job, change.after, nodes=view.nodes)
-            # The commit drops slots that were planned before the node rejected the job.
-            if uses_refused_node(job, [slot for slot in change.after if slot not in change.before]):
-                wrong.append(f"{job.id} is planned on a node that rejected it")
+            demand = demand_of(job, plan.gpu_types[job.id])
+            wrong += (
+                f"{job.id} {rule}" for rule in _broken_rules(job, change, demand=demand, view=view)
+            )
             try:
-                capacity.take_all(change.after, demand_of(job, plan.gpu_types[job.id]))
+                capacity.take(change.after, demand)
             except OverbookedError as error:
                 wrong.append(f"{job.id}: {error}")
     return tuple(wrong)
 
 
-def _wrong_size(job: Job, allocation: Allocation) -> list[str]:
-    spec = job.spec
-    if spec.min_workers <= len(allocation) <= spec.max_workers:
-        return []
-    wanted = f"{spec.min_workers}..{spec.max_workers}"
-    return [f"{job.id} has {len(allocation)} workers, not {wanted}"]
-
-
-def _wrong_place(job: Job, allocation: Allocation, *, nodes: Mapping[NodeId, Node]) -> list[str]:
-    wrong: list[str] = []
-    kinds: set[str] = set()
-    for slot in allocation:
-        node = nodes.get(slot.node)
-        if node is None or not may_keep_slot(job, slot, nodes=nodes):
-            wrong.append(f"{job.id} is planned on {slot.node}, which accepts no workers")
-            continue
-        if not job.spec.node_labels <= node.labels:
-            wrong.append(f"{job.id} is planned on {slot.node}, which lacks a required label")
-        if not tolerates(job.spec.tolerations, node.taints):
-            wrong.append(f"{job.id} is planned on {slot.node}, whose taints it does not tolerate")
-        kinds |= {gpu.type for gpu in node.gpus if gpu.index in slot.gpus}
-    if len(kinds) > 1 or (job.spec.gpu_types and not kinds <= set(job.spec.gpu_types)):
-        wrong.append(f"{job.id} is planned on GPUs of type {', '.join(sorted(kinds))}")
-    return wrong
+def _broken_rules(
+    job: Job, change: AllocationChange, *, demand: Demand, view: View
+) -> Iterator[str]:
+    spec, units = job.spec, job.spec.units_in(change.after)
+    if not spec.min_workers <= units <= spec.max_workers:
+        yield f"has {units} units, not {spec.min_workers}..{spec.max_workers}"
+    nodes = n_nodes(change.after)
+    if 0 < spec.max_nodes < nodes:
+        yield f"is planned on {nodes} nodes, not on at most {spec.max_nodes}"
+    if spec.merges_units and nodes < len(change.after):
+        yield "is planned with several workers on one node"
+    if demand.gpu_type and spec.gpu_types and demand.gpu_type not in spec.gpu_types:
+        yield f"is planned on GPUs of type {demand.gpu_type}"
+    for slot in change.after:
+        if not may_keep_slot(job, slot, nodes=view.nodes):
+            yield f"is planned on {slot.node}, which accepts no workers"
+        # A job may keep slots that it was given before the node changed or rejected it.
+        elif slot not in change.before and not view.free[slot.node].admits(demand):
+            yield f"is planned on {slot.node}, which does not admit it"

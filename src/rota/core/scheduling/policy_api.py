@@ -26,10 +26,7 @@ class Budget:
     """The GPUs that a policy may still spend, and how far each job may grow."""
 
     def __init__(
-        self,
-        free: float,
-        card_bytes: int = 0,
-        limits: Mapping[JobId, int] | None = None,
+        self, free: float, card_bytes: int = 0, limits: Mapping[JobId, int] | None = None
     ) -> None:
         self.free = free
         self._card_bytes = card_bytes
@@ -95,7 +92,10 @@ def ask(policy: Policy, jobs: Sequence[Job], *, budget: Budget, now: float) -> T
         job = known.get(job_id)
         if job is None:
             raise BadTargetsError(f"the policy sized an unknown job: {shown(repr(job_id))}")
-        _check_size(job, workers, budget=budget)
+        least, most = job.spec.min_workers, budget.limit(job)
+        if type(workers) is not int or not (workers == 0 or least <= workers <= most):
+            gave = f"{shown(job.id)} {shown(repr(workers))} workers"
+            raise BadTargetsError(f"the policy gave {gave}, not 0 or {least}..{most}")
         spent += workers * budget.cost(job)
     if spent > free_before + TOLERANCE * (1 + len(targets)):
         raise BadTargetsError(f"the policy spent {spent:g} GPUs of {free_before:g}")
@@ -111,15 +111,6 @@ def policy_failures_as_bad_targets() -> Generator[None]:
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {shown(str(error), MAX_SHOWN_PATH_CHARS)}"
         raise BadTargetsError(f"the policy raised {why}".removesuffix(": ")) from error
-
-
-def _check_size(job: Job, workers: object, *, budget: Budget) -> None:
-    least, most = job.spec.min_workers, budget.limit(job)
-    if type(workers) is not int or not (workers == 0 or least <= workers <= most):
-        given = shown(repr(workers))
-        raise BadTargetsError(
-            f"the policy gave {shown(job.id)} {given} workers, not 0 or {least}..{most}"
-        )
 
 
 @runtime_checkable

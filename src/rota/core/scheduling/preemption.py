@@ -23,9 +23,9 @@ from rota.core.explain.reasons import Protected
 from rota.core.lifecycle.cordons import is_size_frozen, may_keep_slot
 from rota.core.lifecycle.size_caps import is_own_resize
 from rota.core.model.allocation import n_gpus
-from rota.core.model.job import Job, Mode, Running, Starting
+from rota.core.model.job import Job, Running, Starting
 from rota.core.model.rank import Rank, rank_of
-from rota.core.placement.wish import Wish, demand_of
+from rota.core.placement.wish import Wish, demand_of, unit_slots
 from rota.core.scheduling.divide import Shares
 from rota.core.scheduling.sizing import Sizes
 from rota.core.scheduling.view import View
@@ -47,7 +47,7 @@ class Judged:
     verdicts: tuple[tuple[Wish, Verdict], ...]
     blocking: dict[str, Protected]
     """By GPU type: the protected job that must be the first to give up GPUs."""
-    wake_at_s: float = math.inf
+    wake_at_s: float
     """When the first protected job reaches its minimum run time."""
 
 
@@ -55,22 +55,19 @@ def judge(shares: Shares, sizes: Sizes) -> Judged:
     """Give each job that would change a verdict."""
     view = shares.view
     wishes = list(changes(shares, sizes))
-    if not view.rules.is_guarded:
-        return Judged(tuple((wish, Verdict.CHANGE) for wish in wishes), {})
     highest = _highest_gaining(wishes)
     verdicts = tuple(
-        (wish, _verdict(wish, view, rival=highest.get(wish.held_demand.gpu_type)))
-        for wish in wishes
+        (wish, _verdict(wish, view, rival=highest.get(wish.demand.gpu_type))) for wish in wishes
     )
-    kept = (wish for wish, verdict in verdicts if verdict is Verdict.KEEP_PROTECTED)
-    protected = sorted(
-        ((protected_until_s(wish.job, view), wish) for wish in kept), key=itemgetter(0)
-    )
-    blocking: dict[str, Protected] = {}
-    for until_s, wish in protected:
-        if wish.freed_gpus:
-            blocking.setdefault(wish.demand.gpu_type, Protected(wish.job.id, until_s))
-    return Judged(verdicts, blocking, protected[0][0] if protected else math.inf)
+    kept = [wish for wish, verdict in verdicts if verdict is Verdict.KEEP_PROTECTED]
+    protected = [(protected_until_s(wish.job, view), wish) for wish in kept]
+    protected.sort(key=itemgetter(0), reverse=True)
+    blocking = {
+        wish.demand.gpu_type: Protected(wish.job.id, until_s)
+        for until_s, wish in protected
+        if wish.freed_gpus
+    }
+    return Judged(verdicts, blocking, protected[-1][0] if protected else math.inf)
 
 
 def wishes_to_place(judged: Judged, view: View) -> list[Wish]:
@@ -93,7 +90,7 @@ def by_difficulty(wishes: Iterable[Wish], view: View) -> list[Wish]:
     def key(wish: Wish) -> tuple[object, ...]:
         demand = wish.demand
         share_bytes = demand.share_bytes(card_bytes.get(demand.gpu_type, 0))
-        return wish.rank.tier, -demand.gpus, -wish.units * demand.gpus, -share_bytes
+        return wish.rank.tier, -wish.gpus_together, -wish.units * demand.gpus, -share_bytes
 
     return sorted(wishes, key=key)
 
@@ -102,24 +99,22 @@ def changes(shares: Shares, sizes: Sizes) -> Iterator[Wish]:
     """A wish for each job whose size changes or that must leave its slots."""
     view = shares.view
     jobs = {job.id: job for job in view.jobs}
-    closed = {node_id: node for node_id, node in view.nodes.items() if node.is_closed}
-    for job_id, units in sizes.targets.items():
-        held, gpu_type = view.planned.get(job_id, ()), sizes.gpu_types[job_id]
-        had_type = view.gpu_types.get(job_id, gpu_type)
-        leaves = had_type != gpu_type
-        if closed and held and not leaves:
+    nodes = view.nodes.items()
+    closed = {key: node for key, node in nodes if node.is_closed or node.missing_gpus}
+    stops = {key: 0 for key in view.planned if key in jobs and not sizes.targets.get(key)}
+    for job_id, units in {**sizes.targets, **stops}.items():
+        job, held = jobs[job_id], view.planned.get(job_id, ())
+        had_type = view.gpu_types.get(job_id, "")
+        gpu_type = sizes.gpu_types.get(job_id, had_type)
+        leaves = bool(units and held) and had_type != gpu_type
+        if closed and units and held and not leaves:
             there = [slot for slot in held if slot.node in closed]
-            leaves = not all(may_keep_slot(jobs[job_id], slot, nodes=closed) for slot in there)
-            if not leaves and is_size_frozen(jobs[job_id], held, nodes=closed):
+            leaves = not all(may_keep_slot(job, slot, nodes=closed) for slot in there)
+            if not leaves and is_size_frozen(job, held, nodes=closed):
                 continue
-        if units and (leaves or units != len(held)):
-            job = jobs[job_id]
-            demand, had = demand_of(job, gpu_type), demand_of(job, had_type)
-            yield Wish(job, rank_of(job), units, demand, held, had, leaves=leaves)
-    for job_id, held in view.planned.items():
-        if not sizes.targets.get(job_id) and job_id in jobs:
-            demand = demand_of(jobs[job_id], view.gpu_types[job_id])
-            yield Wish(jobs[job_id], rank_of(jobs[job_id]), 0, demand, held, demand)
+        if leaves or units != job.spec.units_in(held):
+            demand, slots = demand_of(job, gpu_type), unit_slots(job, held)
+            yield Wish(job, rank_of(job), units, demand, slots, leaves=leaves)
 
 
 def protected_until_s(job: Job, view: View) -> float:
@@ -152,8 +147,7 @@ def _verdict(wish: Wish, view: View, *, rival: Rank | None) -> Verdict:
     as_it_is_s = remaining_s(job, view.now, workers=before)
     grown_s = remaining_s(job, view.now, workers=after)
     grown_s += resize_cost_s(job, view.rules.restart_cost_s)
-    # A fixed job would start from scratch.
-    if job.spec.mode is Mode.FIXED or (math.isfinite(as_it_is_s) and as_it_is_s <= grown_s):
+    if math.isfinite(as_it_is_s) and as_it_is_s <= grown_s:
         return Verdict.KEEP_UNPROFITABLE
     return Verdict.CHANGE
 
@@ -161,7 +155,9 @@ def _verdict(wish: Wish, view: View, *, rival: Rank | None) -> Verdict:
 def _is_disturbed(wish: Wish, view: View) -> bool:
     """Whether the job could continue unchanged and the change serves other jobs only."""
     job, held = wish.job, wish.held
-    if not held or wish.leaves or not isinstance(job.phase, Running | Starting):
+    if not view.rules.is_guarded or not held or wish.leaves:
+        return False
+    if not isinstance(job.phase, Running | Starting):
         return False
     if is_own_resize(job, wish.units, before=len(held), now=view.now):
         return False

@@ -12,8 +12,7 @@ policy decides is final: a job that the policy does not size waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from rota.core.explain.reasons import Fragmented, Reason
 from rota.core.lifecycle.node_refusals import next_refusal_ends_s
@@ -38,15 +37,10 @@ class Wanted:
     sizes: Sizes
     judged: Judged
     placed: Placement
-    short: dict[JobId, Wish]
-    waits: dict[JobId, Reason] = field(default_factory=dict[JobId, Reason])
+    waits: dict[JobId, Reason]
     """Why wishes do not fit: the GPUs are scattered, or a protected job keeps them."""
-
-    def fragmented(self) -> Iterator[tuple[Wish, Fragmented]]:
-        """The wishes that do not fit because the free GPUs are scattered."""
-        for job_id, reason in self.waits.items():
-            if isinstance(reason, Fragmented):
-                yield self.short[job_id], reason
+    fragmented: tuple[Wish, ...]
+    """The wishes that do not fit because the free GPUs are scattered."""
 
 
 def decide(view: View, policy: Policy) -> Plan:
@@ -71,7 +65,7 @@ def decide(view: View, policy: Policy) -> Plan:
         wake_at_s=min(
             wake_at_s,
             wanted.judged.wake_at_s,
-            next_starvation_s((wish.job for wish, _ in wanted.fragmented()), view),
+            next_starvation_s((wish.job for wish in wanted.fragmented), view),
             next_requeue_s(view, policy, allocations=allocations),
             next_cap_ends_s(view.jobs, view.now),
             next_refusal_ends_s(view.jobs),
@@ -92,9 +86,10 @@ def place_sizes(shares: Shares, sizes: Sizes) -> Wanted:
     for job_id in (wish.job.id for wish, _ in judged.verdicts if not wish.held):
         if job_id in placed.allocations:  # Jobs start in the order of the policy.
             placed.allocations[job_id] = placed.allocations.pop(job_id)
-    short = {wish.job.id: wish for wish in wishes if wish.job.id in placed.short}
-    waits = {job_id: _wait_reason(wish, judged, placed=placed) for job_id, wish in short.items()}
-    return Wanted(sizes, judged, placed, short, waits)
+    short = [wish for wish in wishes if wish.job.id in placed.short]
+    waits = {wish.job.id: _wait_reason(wish, judged, placed=placed) for wish in short}
+    fragmented = tuple(wish for wish in short if isinstance(waits[wish.job.id], Fragmented))
+    return Wanted(sizes, judged, placed, waits, fragmented)
 
 
 def _wait_reason(wish: Wish, judged: Judged, *, placed: Placement) -> Reason:
@@ -104,23 +99,23 @@ def _wait_reason(wish: Wish, judged: Judged, *, placed: Placement) -> Reason:
     blocking = judged.blocking.get(gpu_type)
     if blocking is not None and needed > left.free_gpus(gpu_type) + TOLERANCE:
         return blocking
-    return Fragmented(wish.units, placed.short[wish.job.id])
+    spec = wish.job.spec
+    return Fragmented(spec.gpus_of(wish.units), spec.gpus_of(placed.short[wish.job.id]))
 
 
 def _settle(wanted: Wanted, shares: Shares, *, policy: Policy) -> Wanted:
     """For the first job without a place, other jobs are moved if that pays. Else the jobs without
     a place are sized again, at most at what fits, and so are running jobs that the policy would
     stop because their pinned size does not fit."""
-    fragmented = list(wanted.fragmented())
     unmet = unmet_pins(shares, wanted.sizes)
-    if not fragmented and not unmet:
+    if not wanted.fragmented and not unmet:
         return wanted
     if unmet <= wanted.placed.allocations.keys():
-        opened = defragment(shares, [wish for wish, _ in fragmented], placed=wanted.placed)
+        opened = defragment(shares, wanted.fragmented, placed=wanted.placed)
         if opened is not None:
             return replace(wanted, placed=opened)
-    fits = {wish.job.id: min(why.fits, why.workers - 1) for wish, why in fragmented}
+    short = wanted.placed.short
+    fits = {wish.job.id: min(short[wish.job.id], wish.units - 1) for wish in wanted.fragmented}
     again = place_sizes(shares, size_again(shares, policy, first=wanted.sizes, fits=fits))
-    return replace(
-        again, short={**wanted.short, **again.short}, waits={**wanted.waits, **again.waits}
-    )
+    fragmented = wanted.fragmented + again.fragmented
+    return replace(again, waits={**wanted.waits, **again.waits}, fragmented=fragmented)

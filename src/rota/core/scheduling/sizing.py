@@ -2,7 +2,8 @@
 
 All calls of the policy are in this module. Sizes that do not depend on the policy are applied here,
 equally for every policy: a size that the owner pinned looks to the policy like the only possible
-size, and a cap after an unprofitable growth looks like a limit.
+size, and so does the size that a job of mode `fixed` started with. A cap after an unprofitable
+growth looks like a limit.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from rota.core.estimation.service_time import as_if_holding
 from rota.core.model.allocation import Allocation
-from rota.core.model.job import Job, JobId
-from rota.core.scheduling.divide import Pool, Shares
+from rota.core.model.job import Job, JobId, Mode
+from rota.core.scheduling.divide import Shares
 from rota.core.scheduling.policy_api import (
     Budget,
     Policy,
@@ -54,7 +55,9 @@ def size(
         for gpu_type, n_gpus in shares.gpus.items()
     }
     for pool in shares.pools:
-        jobs = _with_pinned_sizes(pool, limits, unpinned=unpinned)
+        jobs = pool.jobs
+        if any(job.pinned_workers is not None or job.spec.mode is Mode.FIXED for job in jobs):
+            jobs = tuple(_pinned(job, shares, limits=limits, unpinned=unpinned) for job in jobs)
         if pool.gpu_type:
             budget = budgets[pool.gpu_type]
             sizes = ask(policy, jobs, budget=budget, now=shares.view.now)
@@ -71,7 +74,9 @@ def size_again(shares: Shares, policy: Policy, *, first: Sizes, fits: Mapping[Jo
     unpinned = unmet_pins(shares, first)
     sizes = size(shares, policy, fits=fits, unpinned=unpinned)
     view = shares.view
-    kept = {key: len(view.planned[key]) for key in unmet_pins(shares, sizes) - unpinned}
+    unmet = unmet_pins(shares, sizes) - unpinned
+    jobs = (job for job in view.jobs if job.id in unmet)
+    kept = {job.id: job.spec.units_in(view.planned[job.id]) for job in jobs}
     kept_types = {job_id: view.gpu_types[job_id] for job_id in kept}
     return Sizes({**sizes.targets, **kept}, {**sizes.gpu_types, **kept_types})
 
@@ -86,19 +91,17 @@ def unmet_pins(shares: Shares, sizes: Sizes) -> set[JobId]:
     }
 
 
-def _with_pinned_sizes(
-    pool: Pool, limits: Mapping[JobId, int], *, unpinned: Collection[JobId]
-) -> tuple[Job, ...]:
-    if all(job.pinned_workers is None for job in pool.jobs):
-        return pool.jobs
-    return tuple(_pinned(job, limits, is_only=job.id not in unpinned) for job in pool.jobs)
-
-
-def _pinned(job: Job, limits: Mapping[JobId, int], *, is_only: bool) -> Job:
+def _pinned(
+    job: Job, shares: Shares, *, limits: Mapping[JobId, int], unpinned: Collection[JobId]
+) -> Job:
     """The job with its pinned size as its only size, reduced to what fits, or as its maximum."""
-    pinned, spec = job.pinned_workers, job.spec
-    if pinned is None:
+    spec, pinned = job.spec, job.pinned_workers
+    planned = shares.view.planned
+    if pinned is None and spec.mode is Mode.FIXED and job.id in planned:
+        pinned = spec.units_in(planned[job.id])
+    if pinned is None or spec.min_workers == spec.max_workers:
         return job
+    is_only = job.id not in unpinned
     most = max(min(pinned, limits.get(job.id, pinned)), spec.min_workers) if is_only else pinned
     least = most if is_only else spec.min_workers
     requested = min(max(spec.requested_workers, least), most)

@@ -44,3 +44,5 @@ class View:
     empty: ClusterCapacity
     """The capacity of the nodes with no workers on them."""
     rules: Rules = field(default_factory=Rules)
+    kept_out: frozenset[JobId] = frozenset()
+    """Queued jobs that are not in `jobs` because their array runs as many jobs as it may."""

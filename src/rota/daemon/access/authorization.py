@@ -158,6 +158,16 @@ def require_owner(caller: Caller, job: Job) -> None:
         )
 
 
+def require_change_of(caller: Caller, user: str) -> None:
+    """Only administrators select the jobs of other users."""
+    require_write(caller)
+    if user != caller.user and not caller.is_admin:
+        raise ForbiddenError(
+            f"only {shown(user)} and administrators may change the jobs of {shown(user)}",
+            "leave out the user to select your own jobs",
+        )
+
+
 def require_submitter(caller: Caller, job: Job) -> None:
     """Only the user of a job may submit the job again: the copy runs as the caller, and another
     user's program would run with an administrator's rights."""

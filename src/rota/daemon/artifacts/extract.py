@@ -8,6 +8,7 @@ tree.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 from collections.abc import Callable, Iterable
@@ -21,9 +22,11 @@ CHUNK_BYTES = 1024 * 1024
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER_MODE = 0o700
-"""Jobs may add files to the folder that they run in, such as compiled modules."""
-FILE_MODE, PROGRAM_MODE = 0o400, 0o500
-"""Read-only, so that jobs do not change shipped files by accident."""
+"""Jobs may add files to the folder that they run in."""
+FILE_MODE, PROGRAM_MODE = 0o600, 0o700
+"""Every job has its own copy and may change it."""
+FICLONE = 0x40049409
+"""The ioctl that makes a file share the blocks of another one until either of them changes."""
 
 _E = TypeVar("_E", ManifestFile, ManifestLink)
 
@@ -99,7 +102,8 @@ class _Writer:
     def write(self, file: ManifestFile, source: Path) -> None:
         fd = os.open(_name(file), _FILE_FLAGS, 0o600, dir_fd=self._fds[-1])
         with os.fdopen(fd, "wb") as copy:
-            _copy(source, copy.write, sha256=file.sha256)
+            write = _ignore if _is_cloned(source, fd) else copy.write
+            _copy(source, write, sha256=file.sha256)
             self._set_owner(fd, PROGRAM_MODE if file.is_executable else FILE_MODE)
 
     def link(self, link: ManifestLink) -> None:
@@ -141,6 +145,20 @@ class _Writer:
 
 def _name(entry: ManifestEntry) -> str:
     return entry.path.rpartition("/")[2]
+
+
+def _is_cloned(source: Path, target: int) -> bool:
+    """Try to share the blocks of the source: only some file systems can (Btrfs, XFS)."""
+    try:
+        with source.open("rb", buffering=0) as content:
+            fcntl.ioctl(target, FICLONE, content.fileno())
+    except OSError:
+        return False
+    return True
+
+
+def _ignore(chunk: bytes) -> None:
+    """The content is only checked."""
 
 
 def _copy(source: Path, write: Callable[[bytes], object], *, sha256: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 import time
 from collections.abc import Collection, Iterable
@@ -31,6 +32,7 @@ UNUSED_S = 3600.0
 """How long an unused snapshot is kept: the submit of its job follows the upload."""
 
 BY_NAME = "name-"
+JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 SnapshotOwner = int | str
 """The uid of a user; the name of a user who has no account on this machine."""
 
@@ -87,11 +89,18 @@ class Snapshots:
         """Open a blob of this user."""
         return self._user_store(owner).open(_checked(sha256))
 
-    def unpack(self, snapshot_id: str, *, owner: int, gid: int) -> Path:
-        """The folder of a snapshot, unpacked at the first call. If the daemon is root, the files
-        belong to the owner."""
+    def unpack(self, snapshot_id: str, *, job_id: str, owner: int, gid: int) -> Path:
+        """The job's own copy of a snapshot, unpacked at the first call. If the daemon is root, the
+        files belong to the owner."""
         given = FileOwner(owner, gid) if os.geteuid() == 0 else None
-        return self._user_store(owner).unpack(_checked(snapshot_id), given)
+        store = self._user_store(owner)
+        return store.unpack(_checked(snapshot_id), given, job_id=_checked_job(job_id))
+
+    def prune_workdirs(self, live: Collection[str], *, unused_s: float) -> None:
+        """Remove the copies of jobs that ended longer ago than `unused_s`."""
+        before_s = time.time() - unused_s
+        for name in self._names():
+            self._named(name).prune_workdirs(live, before_s=before_s)
 
     def used_bytes(self, *, owner: SnapshotOwner) -> int:
         return self._user_store(owner).used_bytes
@@ -137,6 +146,13 @@ def _name_for(owner: SnapshotOwner) -> str:
     if owner < 0:
         raise UserError(f"{owner} is not a valid uid")
     return str(owner)
+
+
+def _checked_job(job_id: str) -> str:
+    """Validate a job id, because it becomes a file name."""
+    if not JOB_ID.fullmatch(job_id):
+        raise UserError(f"job id {job_id[:80]!r} cannot be the name of a folder")
+    return job_id
 
 
 def _checked(sha256: str) -> str:

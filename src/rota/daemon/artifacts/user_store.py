@@ -2,7 +2,8 @@
 
     blobs/ab/abcd...   file contents, named by their hash
     manifests/ID       a line with the reserved bytes of the snapshot, then its manifest
-    trees/ID           an unpacked snapshot; belongs to the user, everything else to the daemon
+    workdirs/JOB/files the copy of a snapshot in which a job works; belongs to the user, everything
+                       else to the daemon. The time of JOB says when the job was last seen
     drafts/, trash/    incomplete and deleted entries; emptied at every start
 
 Entries of the first three folders are complete: they are renamed into place.
@@ -10,7 +11,6 @@ Entries of the first three folders are complete: they are renamed into place.
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 import threading
@@ -35,7 +35,7 @@ SHIP_AGAIN = "ship the folder again"
 TOUCH_INTERVAL_S = 300.0
 """The time of last use is not updated more often: thousands of updates at every submit would take
 seconds."""
-DRAFTS, TRASH = "drafts", "trash"
+DRAFTS, TRASH, FILES = "drafts", "trash", "files"
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -58,6 +58,8 @@ class UserSnapshotStore:
         self._blobs = folder / "blobs"
         self._manifests = folder / "manifests"
         self._trees = folder / "trees"
+        """Shared copies that an earlier version made."""
+        self._workdirs = folder / "workdirs"
         self._drafts = folder / DRAFTS
         self._trash = folder / TRASH
         self._quota_bytes = quota_bytes
@@ -65,7 +67,7 @@ class UserSnapshotStore:
         self._lock = threading.Lock()
         with translate_os_errors(folder):
             # The user may pass through to the trees, but cannot list these folders.
-            for path in (folder, self._trees):
+            for path in (folder, self._workdirs):
                 make_folder(path, 0o711)
             for path in (self._blobs, self._manifests, self._drafts, self._trash):
                 make_folder(path, 0o700)
@@ -172,14 +174,15 @@ class UserSnapshotStore:
             draft.unlink(missing_ok=True)
         sync(path.parent)
 
-    def unpack(self, snapshot_id: str, owner: FileOwner | None) -> Path:
-        """The folder of a snapshot. The first caller unpacks it; concurrent callers wait."""
-        tree = self._trees / snapshot_id
+    def unpack(self, snapshot_id: str, owner: FileOwner | None, *, job_id: str) -> Path:
+        """The job's own copy of a snapshot. The first attempt unpacks it; later ones find what the
+        job has written."""
+        tree = self._workdirs / job_id / FILES
         with self._unpacking, translate_os_errors(self.folder):
-            if not _touch(self._manifests / snapshot_id):
-                raise UserError(f"snapshot {snapshot_id!r} does not exist", SHIP_AGAIN)
             if tree.exists():
                 return tree
+            if not _touch(self._manifests / snapshot_id):
+                raise UserError(f"snapshot {snapshot_id!r} does not exist", SHIP_AGAIN)
             draft = self.draft()
             try:
                 draft.mkdir(mode=0o700)
@@ -196,12 +199,25 @@ class UserSnapshotStore:
         return tree
 
     def _put_tree(self, draft: Path, tree: Path) -> None:
-        try:
-            draft.rename(tree)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-        sync(self._trees)
+        make_folder(tree.parent, 0o711)
+        draft.rename(tree)
+        sync(tree.parent)
+        sync(self._workdirs)
+
+    def workdir(self, job_id: str) -> Path | None:
+        """The job's copy of its snapshot, if it still exists."""
+        found = self._workdirs / job_id / FILES
+        return found if found.is_dir() else None
+
+    def prune_workdirs(self, live: Collection[str], *, before_s: float) -> None:
+        """Remove the copies of jobs that have not been live since `before_s`."""
+        with self._unpacking, translate_os_errors(self.folder):
+            for path in self._workdirs.iterdir():
+                if path.name in live:
+                    os.utime(path)
+                elif path.stat().st_mtime <= before_s:
+                    self._discard(path)
+            remove_contents(self._trash)
 
     def _load(self, snapshot_id: str) -> SnapshotManifest:
         _, _, text = (self._manifests / snapshot_id).read_bytes().partition(b"\n")

@@ -12,8 +12,7 @@ broken connections of its peers. The order is:
 6. guesses: a hang.
 
 The names are those of the lab's earlier tools, so that scripts which search for them still work.
-The table in `docs/reference/failures.md` is generated from this one (`python -m
-tests.tidy.failures`), and a test compares them.
+`scripts/generate` writes the table in `docs/reference/failures.md` from this one.
 """
 
 from __future__ import annotations

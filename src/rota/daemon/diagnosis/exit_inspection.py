@@ -36,6 +36,8 @@ class InspectionContext(Protocol):
 
     def apply_event(self, event: Event) -> Future[None]: ...
 
+    def apply_soon(self, event: Event) -> None: ...
+
 
 class ExitInspector:
     def __init__(self, context: InspectionContext, engine: Engine, *, tasks: Tasks) -> None:
@@ -55,7 +57,7 @@ class ExitInspector:
             self._waiting[key] = [event]
             self._tasks.spawn_critical(self._inspect_attempt(key))
         else:
-            self._context.apply_event(event)
+            self._context.apply_soon(event)
 
     def _needs_inspection(self, event: WorkersExited) -> bool:
         """Whether a worker of the current attempt failed without a stop request, and the engine

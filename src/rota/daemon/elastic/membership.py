@@ -274,7 +274,10 @@ class MembershipService:
         reason = f"{why}; it is replaced"
         self._controller.apply_event(WorkerSlow(job.id, job.attempt, worker, reason))
         job = self._settled(job_id)
-        if job is not None and len(job.numbers) > job.spec.min_workers:
+        if job is None:
+            return
+        others = set(job.numbers) - {worker}
+        if job.units_of(others) >= job.spec.min_workers:
             self._controller.apply_event(
                 WorkersSilent(job.id, job.attempt, frozenset((worker,)), reason)
             )

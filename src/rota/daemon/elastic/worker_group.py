@@ -103,7 +103,7 @@ class WorkerGroup:
         here = set(job.numbers).difference(_exits(job))
         trained = {n for n, state in self.states.items() if state.generation > NO_GENERATION}
         left = tuple(n for n in job.numbers if n in here & trained)
-        if self._spare is None or len(left) < job.spec.min_workers:
+        if self._spare is None or job.units_of(left) < job.spec.min_workers:
             return False
         interim = DesiredGeneration(self.wanted.attempt, self._spare, left)
         self._interim = generation_rules.switch_to(interim, self.states, is_broken=True)

@@ -11,11 +11,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from rota.core.explain.feasibility import FeasibilityChecker
-from rota.core.model.job import Estimate, GpuShare, JobId, JobSpec, Mode
+from rota.core.model.job import Estimate, GpuShare, JobId, JobSpec, Mode, Processes
 from rota.core.model.units import (
     GPUS_EXAMPLES,
     MAX_SECONDS,
@@ -33,8 +34,14 @@ from rota.wire.jobs import JobRequest
 from rota_trainer.reporting.limits import MOST_EPOCHS
 
 T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 GRACE_S = 30.0
+LAUNCHER_MODULES = (
+    ["torch.distributed.run"],
+    ["torch.distributed.launch"],
+    ["accelerate.commands.launch"],
+)
 EPOCHS = (1e-9, MOST_EPOCHS)
 SECONDS = (1e-3, MAX_SECONDS)
 HOURS = (1e-6, MAX_SECONDS / 3600)
@@ -60,12 +67,25 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True)
+class Dependencies:
+    """The jobs that a job waits for: to succeed, to end, and to fail."""
+
+    after: tuple[JobId, ...] = ()
+    after_any: tuple[JobId, ...] = ()
+    after_failed: tuple[JobId, ...] = ()
+
+
+NO_DEPENDENCIES = Dependencies()
+
+
+@dataclass(frozen=True, slots=True)
 class Admitted:
-    """One job. `request` includes the defaults."""
+    """One job. `request` includes the defaults. `is_first`: the first job of its array."""
 
     spec: JobSpec
     request: JobRequest
     array_index: int | None = None
+    is_first: bool = False
 
 
 def admit(
@@ -74,7 +94,7 @@ def admit(
     user: str,
     defaults: Defaults,
     feasibility: FeasibilityChecker,
-    after: tuple[JobId, ...] = (),
+    after: Dependencies = NO_DEPENDENCIES,
 ) -> list[Admitted]:
     """The jobs of a request that passed `check_shape`: one job, or one per index of its array."""
     name = request.category or request.name
@@ -90,9 +110,12 @@ def admit(
         raise RefusedError(blamed, f"it can never run: {found.message}", found.hint)
     if not request.array:
         return [Admitted(spec, request)]
-    indices = _parsed("array", request.array, parse=parse_array)
+    array = _parsed("array", request.array, parse=parse_array)
+    spec = replace(spec, array_limit=array.limit)
     return [
-        Admitted(replace(spec, name=f"{spec.name}[{index}]"), request, index) for index in indices
+        Admitted(replace(spec, name=f"{spec.name}[{index}]"), request, index, index == first)
+        for first in array.indices[:1]
+        for index in array.indices
     ]
 
 
@@ -101,9 +124,14 @@ def _check_network(request: JobRequest, spec: JobSpec, *, is_cluster: bool) -> N
     if is_cluster and request.host_network:
         what = "pods have a network of their own, in which workers reach each other"
         raise RefusedError("host_network", what, "submit the job without it")
-    if request.image and spec.max_workers > 1 and not (is_cluster or request.host_network):
+    if request.image and _has_several_workers(spec) and not (is_cluster or request.host_network):
         what = "several workers in containers reach each other only on the machine's network"
         raise RefusedError("host_network", what, "submit the job with --host-network")
+
+
+def _has_several_workers(spec: JobSpec) -> bool:
+    """Whether the job may have several workers on a machine."""
+    return spec.max_workers > 1 and not spec.merges_units
 
 
 def adapted_to_site(request: JobRequest, *, user: str, defaults: Defaults) -> JobRequest:
@@ -112,8 +140,8 @@ def adapted_to_site(request: JobRequest, *, user: str, defaults: Defaults) -> Jo
     if defaults.are_contained:
         return replace(request, host_network=False)
     filled = with_defaults(request, user=user, defaults=defaults)
-    spec = _spec(filled, user=user, after=(), grace_s=defaults.grace_s)
-    is_needed = bool(filled.image) and spec.max_workers > 1
+    spec = _spec(filled, user=user, after=NO_DEPENDENCIES, grace_s=defaults.grace_s)
+    is_needed = bool(filled.image) and _has_several_workers(spec)
     return replace(request, host_network=request.host_network or is_needed)
 
 
@@ -156,22 +184,27 @@ def _name_of(command: Sequence[str]) -> str:
     return _NOT_IN_NAMES.sub("-", name).lstrip("._-")[:40] or "job"
 
 
-def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...], grace_s: float) -> JobSpec:
+def _spec(request: JobRequest, *, user: str, after: Dependencies, grace_s: float) -> JobSpec:
     count = _gpus(request)
-    per_worker = _per_worker(request, count)
-    n_workers = [max(1, each // per_worker) for each in (count.least, count.most, count.requested)]
+    mode = _chosen("mode", request.mode, kind=Mode)
+    processes = _processes(request, mode)
+    per_unit = _gpus_per_unit(request, count, processes=processes)
+    units = [max(1, each // per_unit) for each in (count.least, count.most, count.requested)]
     uses_whole_gpus = count.most > 0 and count.share is None
     return JobSpec(
         name=request.name,
         user=user,
         project=request.project,
         priority=request.priority,
-        mode=_mode(request.mode),
-        min_workers=n_workers[0],
-        max_workers=n_workers[1],
-        requested_workers=n_workers[2],
-        gpus=per_worker if uses_whole_gpus else 0,
+        mode=mode,
+        min_workers=units[0],
+        max_workers=units[1],
+        requested_workers=units[2],
+        start_units=units[2] if count.is_start_given else 0,
+        gpus=per_unit if uses_whole_gpus else 0,
         share=count.share,
+        processes=processes if units[1] > 1 else Processes.PER_GPU,
+        max_nodes=_max_nodes(request, processes) if units[1] > 1 else 0,
         gpu_types=tuple(request.gpu_types),
         node_labels=frozenset(request.node_labels.items()),
         cpus=_amount("cpus", request.cpus),
@@ -179,12 +212,14 @@ def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...], grace_s: 
         epochs=_within("epochs", request.epochs, bounds=EPOCHS)
         if request.epochs is not None
         else 1.0,
-        estimate=_estimate(request, workers=n_workers[2]),
+        estimate=_estimate(request, workers=units[2]),
         retries=request.retries,
         retry_on=frozenset(request.retry_on),
         time_limit_s=_time_limit(request.time_limit),
         grace_s=_parsed("grace", request.grace, parse=parse_seconds) if request.grace else grace_s,
-        after=after,
+        after=after.after,
+        after_any=after.after_any,
+        after_failed=after.after_failed,
     )
 
 
@@ -202,17 +237,45 @@ def _gpus(request: JobRequest) -> GpuCount:
     return replace(count, share=share)
 
 
-def _per_worker(request: JobRequest, count: GpuCount) -> int:
-    """By default, one worker has all GPUs of a job with a fixed size."""
+def _processes(request: JobRequest, mode: Mode) -> Processes:
+    if request.processes:
+        return _chosen("processes", request.processes, kind=Processes)
+    is_per_gpu = request.gpus_per_worker or mode.resizes_in_place
+    return Processes.PER_GPU if is_per_gpu else Processes.PER_NODE
+
+
+def _max_nodes(request: JobRequest, processes: Processes) -> int:
+    """The program of a job with one process on each node must know of the other nodes. Without a
+    launcher that does, the job uses one node."""
+    if request.nodes or processes is Processes.PER_GPU:
+        return request.nodes
+    return 0 if _is_launched(request.command) else 1
+
+
+def _is_launched(command: Sequence[str]) -> bool:
+    """Whether the command is a launcher that connects the processes of several nodes."""
+    programs = [PurePosixPath(word).name for word in command[:3]]
+    if programs[:1] == ["torchrun"] or programs[:2] == ["accelerate", "launch"]:
+        return True
+    return programs[1:2] == ["-m"] and programs[2:] in LAUNCHER_MODULES
+
+
+def _gpus_per_unit(request: JobRequest, count: GpuCount, *, processes: Processes) -> int:
     wanted = request.gpus_per_worker
+    if not wanted:
+        return 1
+    if processes is Processes.PER_NODE:
+        raise RefusedError(
+            "gpus_per_worker",
+            "with one process on each node, the process has all GPUs there",
+            "leave it out, or use --processes per-gpu",
+        )
     if count.share is not None or count.most == 0:
         if wanted > 1:
             raise RefusedError(
                 "gpus_per_worker", "a share of a GPU is for one worker", "leave it out"
             )
         return 1
-    if not wanted:
-        return count.most if count.least == count.most else 1
     for each in (count.least, count.most, count.requested):
         if each % wanted:
             raise RefusedError(
@@ -223,13 +286,12 @@ def _per_worker(request: JobRequest, count: GpuCount) -> int:
     return wanted
 
 
-def _mode(text: str) -> Mode:
+def _chosen(name: str, text: str, *, kind: type[E]) -> E:
     try:
-        return Mode(text)
+        return kind(text)
     except ValueError:
-        raise RefusedError(
-            "mode", f"unknown mode '{shown(text)}'", f"use {', '.join(Mode)}"
-        ) from None
+        what = f"unknown {name} '{shown(text)}'"
+        raise RefusedError(name, what, f"use {', '.join(kind)}") from None
 
 
 def _estimate(request: JobRequest, *, workers: int) -> Estimate | None:
@@ -255,8 +317,10 @@ def _within(name: str, value: float, *, bounds: tuple[float, float]) -> float:
     """Values outside of the bounds would overflow in sums and quotients."""
     low, high = bounds
     if not low <= value <= high:
-        hint = f"use {low:g} to {high:g}, or leave it out if unknown"
-        raise RefusedError(name, f"{value:g} is out of bounds", hint)
+        is_small = value <= 0
+        what = f"{value:g} is not above 0" if is_small else f"{value:g} is out of bounds"
+        hint = "use a number above 0" if is_small else f"use {low:g} to {high:g}"
+        raise RefusedError(name, what, f"{hint}, or leave it out if unknown")
     return value
 
 

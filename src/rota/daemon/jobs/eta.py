@@ -46,7 +46,7 @@ def _remaining_and_error(
                 return end.error_s, 1.0
             return end.remaining_s, end.error_s / end.remaining_s
         case Starting():
-            return remaining_s(job, now, workers=len(job.allocation)), job.speed.error
+            return remaining_s(job, now, workers=job.units), job.speed.error
         case Queued() if expected is not None:
             return max(0.0, expected.finish_s - now), expected.error
         case _:

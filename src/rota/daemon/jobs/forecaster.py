@@ -8,7 +8,7 @@ expected end. After a forecast, the forecaster rests ten times as long as the fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from rota.core.estimation.forecast import (
@@ -18,7 +18,7 @@ from rota.core.estimation.forecast import (
     Situation,
     forecast,
 )
-from rota.core.model.job import JobId, Queued
+from rota.core.model.job import Job, JobId, Queued
 from rota.daemon.runtime.controller import Controller
 from rota.tasks import in_thread
 
@@ -30,6 +30,8 @@ REST_FACTOR = 10.0
 OLD_S = 30.0
 MAX_WAIT_S = 0.05
 """How long a caller waits for a forecast that is running."""
+MAX_WHAT_IF_WAIT_S = 2.0
+"""How long a caller waits for a forecast that includes new jobs."""
 
 
 class Forecaster:
@@ -50,14 +52,42 @@ class Forecaster:
     async def refresh(self) -> None:
         """Start a forecast if one is due, and wait a moment for its end."""
         if self._task is None and self._is_due():
-            self._task = self._controller.tasks.spawn(self._forecast(), what="a forecast")
+            self._task = self._controller.tasks.spawn(
+                self._timed(self._forecast), what="a forecast"
+            )
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=MAX_WAIT_S)
 
+    async def what_if(self, jobs: Sequence[Job]) -> Mapping[JobId, JobForecast]:
+        """The forecast of jobs that are not submitted yet; empty if it takes too long. It counts as
+        a forecast: only one runs at a time, and the forecaster rests after it."""
+        loop, found = asyncio.get_running_loop(), dict[JobId, JobForecast]()
+        until_s = loop.time() + MAX_WHAT_IF_WAIT_S
+        if self._is_stopped or self.is_crowded:
+            return {}
+        while self._task is not None or loop.time() < self._rests_until_s:
+            left_s = until_s - loop.time()
+            if left_s <= 0 or self._rests_until_s > until_s:
+                return {}
+            if self._task is not None:
+                await asyncio.wait({self._task}, timeout=left_s)
+            else:
+                await asyncio.sleep(self._rests_until_s - loop.time())
+
+        async def work() -> None:
+            found.update(await self._simulate(jobs))
+
+        task = self._task = self._controller.tasks.spawn(self._timed(work), what="a forecast")
+        await asyncio.wait({task}, timeout=max(0.0, until_s - loop.time()))
+        return {job.id: found[job.id] for job in jobs if job.id in found}
+
+    @property
+    def _is_stopped(self) -> bool:
+        return bool(self._controller.trouble or self._controller.scheduling_loop.stall)
+
     def _is_due(self) -> bool:
         controller, now = self._controller, asyncio.get_running_loop().time()
-        is_stopped = bool(controller.trouble or controller.scheduling_loop.stall)
-        if is_stopped or now < self._rests_until_s or self.is_crowded:
+        if self._is_stopped or now < self._rests_until_s or self.is_crowded:
             return False
         is_old = controller.scheduling_loop.count != self._round or now - self._made_s > OLD_S
         return is_old and any(isinstance(job.phase, Queued) for job in controller.jobs.values())
@@ -73,32 +103,44 @@ class Forecaster:
         return n_rounds if n_rounds >= MIN_ROUNDS else 0
 
     async def _forecast(self) -> None:
-        began_s = asyncio.get_running_loop().time()
         self._round = self._controller.scheduling_loop.count
         try:
-            # In a thread that does not delay the end of the process: the policy may not return.
-            self.expected = await in_thread(
-                partial(
-                    forecast,
-                    self._situation(),
-                    self._controller.policy,
-                    engine_of=self._engine_of,
-                    now=self._clock(),
-                    horizon=Horizon(max_rounds=self._n_rounds()),
-                )
-            )
+            self.expected = await self._simulate()
         except Exception:
             # The last forecast is out of date.
             self.expected = {}
             raise
         finally:
-            self._task = None
             self._made_s = asyncio.get_running_loop().time()
-            self._rests_until_s = self._made_s + REST_FACTOR * (self._made_s - began_s)
 
-    def _situation(self) -> Situation:
+    async def _timed(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run one forecast, and rest after it."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            await work()
+        finally:
+            self._task = None
+            self._rests_until_s = loop.time() + REST_FACTOR * (loop.time() - began_s)
+
+    async def _simulate(self, more: Sequence[Job] = ()) -> Mapping[JobId, JobForecast]:
+        # In a thread that does not delay the end of the process: the policy may not return.
+        return await in_thread(
+            partial(
+                forecast,
+                self._situation(more),
+                self._controller.policy,
+                engine_of=self._engine_of,
+                now=self._clock(),
+                horizon=Horizon(max_rounds=self._n_rounds()),
+            )
+        )
+
+    def _situation(self, more: Sequence[Job]) -> Situation:
         controller = self._controller
-        jobs = tuple(controller.jobs.values())
+        jobs = (*controller.jobs.values(), *more)
         ends = controller.outcomes
-        needed = {each: ends[each] for job in jobs for each in job.spec.after if each in ends}
+        needed = {
+            each: ends[each] for job in jobs for each in job.spec.dependencies if each in ends
+        }
         return Situation(jobs, tuple(controller.nodes.values()), controller.rules, needed)

@@ -60,12 +60,12 @@ def profile_of(job: Job, store: Store, *, live: LiveWorkers) -> JobProfile:
         id=job.id,
         name=job.spec.name,
         category=job.spec.category,
-        min_workers=job.spec.min_workers,
-        max_workers=job.spec.max_workers,
+        min_gpus=job.spec.gpus_of(job.spec.min_workers),
+        max_gpus=job.spec.gpus_of(job.spec.max_workers),
         epochs=job.epochs if progress_of(job) is not None else None,
         epochs_done=job.epochs_done,
         sizes=size_figures(job, own),
-        steps=step_figures(samples),
+        steps=step_figures(job, samples),
         workers=worker_figures(job, live) or _last_worker_figures(samples),
         handling=Handling(
             start_s=job.start_s if lead is None or lead.start_s is None else lead.start_s,
@@ -83,7 +83,7 @@ def _size_now(job: Job) -> frozenset[MeasuredSize]:
     held = job.allocation
     if not held or job.epochs_done <= job.epochs_done_at_start:
         return frozenset()
-    return frozenset({MeasuredSize(len(held), crosses=n_nodes(held) > 1)})
+    return frozenset({MeasuredSize(job.units, crosses=n_nodes(held) > 1)})
 
 
 def worker_figures(job: Job, live: LiveWorkers) -> list[WorkerFigure]:
@@ -184,28 +184,29 @@ def _crosses(attempt: Attempt) -> bool:
 
 
 def size_figures(job: Job, own: frozenset[MeasuredSize]) -> list[SizeFigure]:
-    """Measured and fitted speeds, from 1 worker to the largest measured or allowed size, but no
+    """Measured and fitted speeds, from 1 unit to the largest measured or allowed size, but no
     unmeasured size above `MAX_FITTED`. `own` are the sizes at which the job itself was measured."""
     speed = job.speed
     by_size = sorted(speed.measured, key=lambda size: (size.workers, size.crosses))
-    measured = [_measured(speed, size, origin=_origin_of(job, size, own=own)) for size in by_size]
+    measured = [_measured(job, size, own=own) for size in by_size]
     largest = min(job.spec.max_workers, MAX_FITTED)
     most = max([largest, *(size.workers for size in by_size)])
     fitted = [_fitted(job, workers, own=own) for workers in range(1, most + 1)]
-    return sorted([*measured, *fitted], key=lambda each: (each.workers, each.kind == FITTED))
+    return sorted([*measured, *fitted], key=lambda each: (each.gpus, each.kind == FITTED))
 
 
 def _origin_of(job: Job, size: MeasuredSize, *, own: frozenset[MeasuredSize]) -> str:
     return HERE if size in own or not job.spec.category else CATEGORY
 
 
-def _measured(speed: SpeedModel, size: MeasuredSize, *, origin: str) -> SizeFigure:
+def _measured(job: Job, size: MeasuredSize, *, own: frozenset[MeasuredSize]) -> SizeFigure:
+    speed = job.speed
     sample = speed.measured[size]
     is_one = size.workers == 1
     return SizeFigure(
-        workers=size.workers,
+        gpus=job.spec.gpus_of(size.workers),
         kind=MEASURED,
-        origin=origin,
+        origin=_origin_of(job, size, own=own),
         crosses_nodes=size.crosses,
         count=sample.count,
         epoch_s=_finite(sample.mean_s),
@@ -225,7 +226,7 @@ def _fitted(job: Job, workers: int, *, own: frozenset[MeasuredSize]) -> SizeFigu
     else:
         epoch_error = math.hypot(speed.error, assumed)
     return SizeFigure(
-        workers=workers,
+        gpus=job.spec.gpus_of(workers),
         kind=FITTED,
         origin=origin,
         epoch_s=_finite(speed.epoch_s(workers)),
@@ -250,13 +251,13 @@ def _one_error(speed: SpeedModel) -> float:
     return speed.error if alone is None else alone.error
 
 
-def step_figures(samples: Sequence[SampleRecord]) -> list[StepFigure]:
+def step_figures(job: Job, samples: Sequence[SampleRecord]) -> list[StepFigure]:
     return [
         StepFigure(
             at_s=round(each.at_s, 3),
             attempt=each.attempt,
             worker=each.worker,
-            workers=each.workers,
+            gpus=job.spec.gpus_of(each.workers),
             epochs_done=each.epochs_done,
             step_s=each.step_s,
             samples_per_s=each.samples_per_s,

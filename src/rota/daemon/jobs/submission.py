@@ -25,13 +25,14 @@ from rota.daemon.errors import RefusedError
 from rota.daemon.jobs import idempotency
 from rota.daemon.jobs.admission import (
     Admitted,
+    Dependencies,
     adapted_to_site,
     admit,
     without_defaults,
 )
 from rota.daemon.jobs.idempotency import IdempotencyKeys, IdempotentRequest, key_of
 from rota.daemon.jobs.job_ids import JobIdGenerator
-from rota.daemon.jobs.job_lookup import JobDirectory
+from rota.daemon.jobs.job_lookup import JobDirectory, JobMatch, MatchKind
 from rota.daemon.jobs.validation import check_shape
 from rota.daemon.jobs.views import job_view
 from rota.daemon.launch.launcher import SiteConfig
@@ -44,10 +45,11 @@ from rota.wire.jobs import JobRequest, JobView
 
 MOST_IN_A_BATCH = 10_000
 MOST_LIVE_JOBS = 200_000
-FAILED = frozenset({JobState.FAILED, JobState.CANCELLED})
+MOST_DEPENDENCIES = 1_000_000
+"""Each job stores the ids of the jobs that it waits for."""
 
 Requests = Callable[[], Awaitable[Sequence[JobRequest]]]
-NO_DEPENDENCIES: Mapping[str, Job] = MappingProxyType({})
+NO_DEPENDENCIES: Mapping[str, JobMatch] = MappingProxyType({})
 JobIdCallback = Callable[[JobId], None]
 
 
@@ -114,27 +116,45 @@ class SubmissionService:
         )
 
     async def _resubmit_requests(self, caller: Caller, word: str) -> list[JobRequest]:
-        return [await asyncio.to_thread(self.resubmit_request, caller, word)]
+        return [await asyncio.to_thread(self._copy_request, caller, word)]
+
+    def _copy_request(self, caller: Caller, word: str) -> JobRequest:
+        """The request that makes a copy of a job or of a whole array here. Blocks."""
+        match = self._directory.match(caller, word)
+        request = self._request_of(caller, match.jobs[0])
+        if match.kind is MatchKind.ARRAY:
+            array = self._directory.program(match.jobs[0].id).request.array
+            return replace(request, array=array)
+        return request
 
     def resubmit_request(self, caller: Caller, word: str) -> JobRequest:
-        """The request that makes a copy of a job, here or on another daemon. Blocks."""
-        job = self._directory.find(caller, word)
+        """The request that makes a copy of a job on another daemon, which does not know the jobs
+        that this one waits for. Blocks."""
+        request = self._request_of(caller, self._directory.find(caller, word))
+        return replace(request, after=[], after_any=[], after_failed=[], hold=False)
+
+    def _request_of(self, caller: Caller, job: Job) -> JobRequest:
+        """The request of one job: of an array, only its own index."""
         require_submitter(caller, job)
         saved = self._directory.program(job.id)
         array = "" if saved.array_index is None else f"{saved.array_index}-{saved.array_index}"
-        request = replace(saved.request, after=[], hold=False, array=array)
+        request = replace(saved.request, array=array)
         defaults = self._defaults(job.spec.project)
         return without_defaults(request, user=caller.user, defaults=defaults)
 
     async def dry_run(self, caller: Caller, requests: Sequence[JobRequest]) -> list[JobView]:
         """The jobs that a submit would queue."""
-        require_person(caller)
-        dependencies = await self._dependencies(caller, requests)
         now = self._clock()
         return [
             job_view(new_job(JobSubmitted(JobId(""), each.spec), now, known=None), now=now)
-            for each in self.admit(caller, requests, dependencies=dependencies)
+            for each in await self.check(caller, requests)
         ]
+
+    async def check(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Admitted]:
+        """Check requests as a submit does, without queueing jobs."""
+        require_person(caller)
+        dependencies = await self._dependencies(caller, requests)
+        return self.admit(caller, requests, dependencies=dependencies)
 
     async def submit_from_object(
         self, caller: Caller, request: JobRequest, *, options: SubmitOptions
@@ -193,12 +213,16 @@ class SubmissionService:
         submissions: list[Submission] = []
         account = self._launch_environment.uid(caller)
         programs = pack_all(admitted, options.fingerprint, pod=options.pod)
+        array = JobId("")
         for number, (each, saved) in enumerate(zip(admitted, programs, strict=True)):
             job_id = ids.next()
             options.on_job_id(job_id)
             reason = f"moved here from {printable(options.origin)}" if options.origin else ""
             is_held = each.request.hold
             spec = each.spec
+            if each.array_index is not None:
+                array = job_id if each.is_first else array
+                spec = replace(spec, array=array)
             if options.tolerations != DEFAULT_TOLERATIONS:
                 spec = replace(spec, tolerations=options.tolerations)
             events.append(JobSubmitted(job_id, spec, is_held=is_held, reason=reason))
@@ -213,7 +237,7 @@ class SubmissionService:
         caller: Caller,
         requests: Sequence[JobRequest],
         *,
-        dependencies: Mapping[str, Job] = NO_DEPENDENCIES,
+        dependencies: Mapping[str, JobMatch] = NO_DEPENDENCIES,
         is_moved: bool = False,
     ) -> list[Admitted]:
         """`dependencies` has the jobs that the words in `after` name. `is_moved` says that the jobs
@@ -222,10 +246,11 @@ class SubmissionService:
         admitted: list[Admitted] = []
         known: JobRequest | None = None
         found: list[Admitted] = []
+        n_dependencies = 0
         for request in requests:
             # Many batches repeat one request: check it once.
             if request != known:
-                after = _after(request.after, dependencies)
+                after = dependencies_of(request, dependencies)
                 found = self._admit_one(
                     caller, request, feasibility=feasibility, after=after, is_moved=is_moved
                 )
@@ -233,6 +258,10 @@ class SubmissionService:
             admitted += found
             if len(admitted) > MOST_IN_A_BATCH:
                 raise RefusedError("array", f"more than {MOST_IN_A_BATCH} jobs in one request")
+            n_dependencies += sum(len(each.spec.dependencies) for each in found)
+            if n_dependencies > MOST_DEPENDENCIES:
+                what = f"the jobs of the request wait for more than {MOST_DEPENDENCIES:,} jobs"
+                raise RefusedError("after", what, "add one job between the two arrays")
         if not admitted:
             raise RefusedError("jobs", "the list is empty", "send at least one job")
         return admitted
@@ -250,7 +279,7 @@ class SubmissionService:
         request: JobRequest,
         *,
         feasibility: FeasibilityChecker,
-        after: tuple[JobId, ...],
+        after: Dependencies,
         is_moved: bool,
     ) -> list[Admitted]:
         check_shape(request)
@@ -273,12 +302,14 @@ class SubmissionService:
                 "snapshot", "you have no such snapshot", "ship the folder with --ship"
             )
 
-    async def _dependencies(self, caller: Caller, requests: Sequence[JobRequest]) -> dict[str, Job]:
+    async def _dependencies(
+        self, caller: Caller, requests: Sequence[JobRequest]
+    ) -> dict[str, JobMatch]:
         for request in requests:
-            if request.after:
+            if words_of(request):
                 check_shape(request)  # The words are looked up in the store.
-        words = dict.fromkeys(word for request in requests for word in request.after)
-        return {word: await self._directory.find_async(caller, word) for word in words}
+        words = dict.fromkeys(word for request in requests for word in words_of(request))
+        return {word: await self._directory.match_async(caller, word) for word in words}
 
 
 def _given(requests: Sequence[JobRequest]) -> Requests:
@@ -288,12 +319,36 @@ def _given(requests: Sequence[JobRequest]) -> Requests:
     return given
 
 
-def _after(words: Sequence[str], dependencies: Mapping[str, Job]) -> tuple[JobId, ...]:
-    """The jobs that the new job waits for: those that have not ended."""
-    found: list[JobId] = []
-    for job in (dependencies[word] for word in words):
-        if isinstance(job.phase, Ended) and job.state in FAILED:
+def words_of(request: JobRequest) -> list[str]:
+    """All words of a request that name jobs."""
+    return [*request.after, *request.after_any, *request.after_failed]
+
+
+def dependencies_of(request: JobRequest, found: Mapping[str, JobMatch]) -> Dependencies:
+    """The jobs that the new job waits for: those that have not ended, arrays with all their
+    jobs."""
+    after = _jobs(request.after, found)
+    for job in after:
+        if isinstance(job.phase, Ended) and job.state is not JobState.SUCCEEDED:
             raise RefusedError("after", f"job {job.id} has {job.state}", "leave it out")
-        if not isinstance(job.phase, Ended):
-            found.append(job.id)
-    return tuple(dict.fromkeys(found))
+    failing = _jobs(request.after_failed, found)
+    has_failed = any(job.state is JobState.FAILED for job in failing)
+    if failing and not has_failed and not _unfinished(failing):
+        what = f"job {failing[0].id} has ended without a failure"
+        raise RefusedError("after_failed", what, "leave it out: the job would never start")
+    after_any = _unfinished(_jobs(request.after_any, found))
+    if has_failed:  # The others need not fail, but must have ended.
+        after_any, failing = [*after_any, *_unfinished(failing)], []
+    return Dependencies(_ids(_unfinished(after)), _ids(after_any), _ids(_unfinished(failing)))
+
+
+def _jobs(words: Sequence[str], found: Mapping[str, JobMatch]) -> list[Job]:
+    return [job for word in words for job in found[word].jobs]
+
+
+def _unfinished(jobs: Sequence[Job]) -> list[Job]:
+    return [job for job in jobs if not isinstance(job.phase, Ended)]
+
+
+def _ids(jobs: Sequence[Job]) -> tuple[JobId, ...]:
+    return tuple(dict.fromkeys(job.id for job in jobs))

@@ -33,7 +33,7 @@ _CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(/[^/:]+)*", re.ASCII)
 _PORTS = re.compile(r"([0-9]{1,5}):([0-9]{1,5})", re.ASCII)
 _SNAPSHOT = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _RESERVED_VARIABLE = re.compile(
-    r"ROTA_(?!PATIENCE$).*|(LOCAL_)?RANK|(LOCAL_)?WORLD_SIZE|MASTER_(ADDR|PORT)|EPOCHS_DONE"
+    r"ROTA_(?!PATIENCE$).*|(LOCAL_)?RANK|(LOCAL_)?WORLD_SIZE|NUM_GPUS|MASTER_(ADDR|PORT)|EPOCHS_DONE"
     r"|(CUDA|NVIDIA)_VISIBLE_DEVICES"
 )
 MAX_PORT = 65535

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from rota.core.estimation.forecast import JobForecast
 from rota.core.explain.explain import WaitExplainer
@@ -15,6 +16,7 @@ from rota.core.model.effects import Transition
 from rota.core.model.job import Ended, Job, JobId, Running, Starting, Stopping
 from rota.core.model.node import DEFAULT_TOLERATIONS, Node, NodeId, tolerates
 from rota.daemon.jobs.eta import job_eta
+from rota.daemon.runtime.scheduling_loop import SchedulingLoop
 from rota.engines.interface import GpuReading, WorkerGpus, WorkerId
 from rota.store.records import Attempt, AuditEntry
 from rota.wire.daemon import GpuView, NodeView
@@ -44,7 +46,7 @@ def job_view(
         submitted_s=job.submitted_s,
         started_s=job.first_started_s if math.isfinite(job.first_started_s) else None,
         ended_s=phase.at_s if isinstance(phase, Ended) else None,
-        running_s=_running_s(job, now),
+        running_s=running_s(job, now),
         epochs=job.epochs if math.isfinite(job.epochs) else None,
         epochs_done=job.epochs_done,
         progress=ahead.progress,
@@ -63,10 +65,10 @@ def phase_reason(job: Job, now: float) -> str:
     if not isinstance(job.phase, Running):
         return ""
     held = job.phase.joining or job.phase.allocation
-    return str(size_reason(job, len(held), now=now) or "")
+    return str(size_reason(job, job.spec.units_in(held), now=now) or "")
 
 
-def _running_s(job: Job, now: float) -> float:
+def running_s(job: Job, now: float) -> float:
     """The service time is updated at each transition; add the time since then."""
     since = now - job.service.as_of_s if isinstance(job.phase, Running | Starting) else 0.0
     return round(job.service.running_s + max(0.0, since), 3)
@@ -87,6 +89,25 @@ def why(job: Job, newest: WaitExplainer | None) -> str:
     """Why the last scheduling round did not start the job; empty for a running or ended job."""
     reason = newest.wait_reason(job) if newest is not None else None
     return "" if reason is None else str(reason)
+
+
+class MoveDescriber(Protocol):
+    def describe(self, job: Job) -> str:
+        """Where a queued job will move, and when; empty without a planned move."""
+        ...
+
+
+class WaitReasons:
+    """Joins the scheduler's reason why a job waits with its planned move."""
+
+    def __init__(self, scheduling_loop: SchedulingLoop, moves: MoveDescriber) -> None:
+        self._scheduling_loop = scheduling_loop
+        self._moves = moves
+
+    def why(self, job: Job) -> str:
+        """Empty for a job that runs or is over."""
+        reasons = (why(job, self._scheduling_loop.newest), self._moves.describe(job))
+        return "; ".join(each for each in reasons if each)
 
 
 def without_released_gpus(view: JobView, live: Job | None) -> JobView:

@@ -91,19 +91,21 @@ class Launcher:
             "ROTA_BEGAN": f"{self._site.clock():.3f}",
         }
 
-    async def prune_snapshots(self) -> frozenset[JobId]:
-        """Delete shipped code that no live job needs. Returns the jobs that are not over."""
+    async def prune_snapshots(self, *, keep_workdir_s: float) -> frozenset[JobId]:
+        """Delete shipped code that no live job needs, and the copies of jobs that ended longer ago
+        than this. Returns the jobs that are not over."""
         live = frozenset(self._reader.jobs)
-        await asyncio.to_thread(self._prune, live)
+        await asyncio.to_thread(self._prune, live, keep_workdir_s)
         return live
 
-    def _prune(self, job_ids: Collection[JobId]) -> None:
+    def _prune(self, job_ids: Collection[JobId], keep_workdir_s: float) -> None:
         needed: set[tuple[SnapshotOwner, str]] = set()
         for job_id in job_ids:
             submission = self._store.submission(job_id)
             if submission is not None and (snapshot := unpack(submission.program).request.snapshot):
                 needed.add((snapshot_owner_of(submission), snapshot))
         self._site.snapshots.prune(needed)
+        self._site.snapshots.prune_workdirs(job_ids, unused_s=keep_workdir_s)
 
     async def remove_checkpoints(self, job_ids: Collection[JobId]) -> None:
         """Delete the checkpoints of jobs whose logs were deleted."""

@@ -53,13 +53,14 @@ class LocalEnvironment:
         if not request.snapshot:
             return found
         gid = os.getgid() if account.gid is None else account.gid
-        folder = await in_thread(lambda: self._unpack(request.snapshot, submission.uid, gid=gid))
+        folder = await in_thread(lambda: self._unpack(request.snapshot, submission, gid=gid))
         workdir = str(folder / request.workdir)
         return replace(found, workdir=workdir, mounts=(*found.mounts, same_path_mount(folder)))
 
-    def _unpack(self, snapshot: str, uid: int, *, gid: int) -> Path:
+    def _unpack(self, snapshot: str, submission: Submission, *, gid: int) -> Path:
+        job_id, uid = submission.job_id, submission.uid
         try:
-            return self.snapshots.unpack(snapshot, owner=uid, gid=gid)
+            return self.snapshots.unpack(snapshot, job_id=job_id, owner=uid, gid=gid)
         except CorruptSnapshotError as error:
             # A later start would fail, too: only the user can ship the code again.
             raise UserError(error.message, error.hint) from error

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import structlog
 
+from rota.core.lifecycle.dependencies import is_ready
 from rota.core.lifecycle.states import JobState
 from rota.core.model.events import JobCancelled, JobEvent, JobHeld, JobReleased
 from rota.core.model.job import Ended, JobId
@@ -137,7 +138,7 @@ class Migrator:
     async def plan(self, caller: Caller, request: MoveRequest) -> list[JobView]:
         """Plan the move of jobs. Jobs that have started or ended are not changed."""
         target, wait_s = validate_move(caller, request, limits=self._limits)
-        found = [await self._directory.find_owned_async(caller, word) for word in request.jobs]
+        found = [await self._directory.find_to_change(caller, word) for word in request.jobs]
         for job in found:
             # Only the owner may move a job: the token belongs to the owner, and so will the job.
             await asyncio.to_thread(self._transfers.require_movable, caller, job.id)
@@ -187,8 +188,8 @@ class Migrator:
         if move.step != WAITS or job is None or not is_movable(job):
             return -math.inf
         outcomes = self._controller.outcomes
-        is_ready = all(outcomes.get(each) is JobState.SUCCEEDED for each in job.spec.after)
-        return move.due_s if job.state is JobState.QUEUED and is_ready else math.inf
+        may_start = job.state is JobState.QUEUED and is_ready(job.spec, outcomes)
+        return move.due_s if may_start else math.inf
 
     async def _try(self, move: Move, attempt: _MoveAttempt) -> None:
         try:

@@ -30,11 +30,13 @@ WAITS, GOES, SENT = "waits", "goes", "sent"
 
 @dataclass(frozen=True, slots=True)
 class MigrationTarget:
-    """Another daemon: the user's name for it, its address and the user's token there."""
+    """Another daemon: the user's name for it, its address and the user's token there. The fragment
+    of a https URL is the fingerprint of its certificate."""
 
     to: str
     url: str
     token: str = field(default="", repr=False)
+    allows_plain_http: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +85,14 @@ def validate_move(
         raise RefusedError("token", "not a valid token", "a token is one word of ASCII characters")
     url = request.url.removesuffix("/")
     _check_address(url)
-    require_move_target(url, limits.targets)
+    require_move_target(url.partition("#")[0], limits.targets)
     try:
         wait_s = parse_seconds(request.after)
     except ValueError as error:
         raise RefusedError("after", str(error), "use 90s, 10m, 2h") from None
     if not 0 <= wait_s <= MAX_SECONDS:
         raise RefusedError("after", f"{shown(request.after)} is out of range", "use 90s, 10m, 2h")
-    return MigrationTarget(request.to, url, request.token), wait_s
+    return MigrationTarget(request.to, url, request.token, request.allows_plain_http), wait_s
 
 
 def _check_address(url: str) -> None:

@@ -16,6 +16,7 @@ from functools import partial
 
 import structlog
 
+from rota.core.estimation.speed_model import SpeedModel
 from rota.core.kernel.kernel import Kernel
 from rota.core.lifecycle.states import JobState
 from rota.core.model.commands import Command
@@ -85,6 +86,8 @@ class Controller:
         self._wakeup_timer = WakeupTimer(parts.clock, partial(self.tasks.call_critical, self._wake))
         self._changed = asyncio.Event()
         self._pending_nodes: dict[NodeId, Node] = {}
+        self._reported: list[Event] = []
+        """Events of the engine that are applied together, before any other event."""
         self._loop = asyncio.get_running_loop()
 
     # -- start and stop ---------------------------------------------------------------------------
@@ -126,15 +129,15 @@ class Controller:
     def apply_event(self, event: Event, *, actor: str = "") -> Future[None]:
         """Apply an event. The future is done when the effects are on the disk."""
         self.require_available()
-        now = self._parts.clock()
-        exits = exits_of(event, now) if isinstance(event, WorkersExited) else ()
-        return self._record(self.kernel.apply(event, now), Batch(exits=exits, actor=actor))
+        self._apply_reported()
+        return self._apply_all([event], actor=actor)
 
     def apply_events(
         self, events: Iterable[Event], submissions: Sequence[Submission], *, actor: str
     ) -> Future[None]:
         """Apply events whose effects are written together or not at all."""
         self.require_available()
+        self._apply_reported()
         effects = self.kernel.apply_all(events, self._parts.clock())
         return self._record(effects, Batch(submissions=tuple(submissions), actor=actor))
 
@@ -195,6 +198,11 @@ class Controller:
         self.kernel.forget_outcomes(job_ids)
 
     @property
+    def speeds(self) -> Mapping[str, SpeedModel]:
+        """The speed model of each category."""
+        return self.kernel.speeds
+
+    @property
     def rules(self) -> Rules:
         return self._parts.rules
 
@@ -219,7 +227,25 @@ class Controller:
         if isinstance(event, WorkersExited | WorkersLost):
             self._inspector.inspect(event)
         else:
-            self.apply_event(event)
+            self.apply_soon(event)
+
+    def apply_soon(self, event: Event) -> None:
+        """Apply an event of the engine together with those that arrive at the same time: a worker
+        that starts and ends at once, or many workers, then cost one write."""
+        if not self._reported:
+            self._loop.call_soon(self.tasks.call_critical, self._apply_reported)
+        self._reported.append(event)
+
+    def _apply_reported(self) -> None:
+        events, self._reported = self._reported, []
+        if events and not self.trouble:
+            self._apply_all(events, actor="")
+
+    def _apply_all(self, events: Sequence[Event], *, actor: str) -> Future[None]:
+        now = self._parts.clock()
+        exited = (event for event in events if isinstance(event, WorkersExited))
+        exits = tuple(each for event in exited for each in exits_of(event, now))
+        return self._record(self.kernel.apply_all(events, now), Batch(exits=exits, actor=actor))
 
     def _apply_seen_nodes(self, seen: Iterable[Node] = ()) -> None:
         seen, self._pending_nodes = [*self._pending_nodes.values(), *seen], {}
@@ -287,6 +313,10 @@ class Controller:
 
     def view(self) -> View:
         return self.kernel.view(self._parts.clock())
+
+    def peek(self) -> View:
+        """A view for a question that changes nothing."""
+        return self.kernel.peek(self._parts.clock())
 
     def commit(self, plan: Plan) -> None:
         for violation in plan.violations:

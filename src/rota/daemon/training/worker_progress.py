@@ -242,7 +242,7 @@ class AttemptProgress:
             job.attempt,
             now,
             worker=lead.worker,
-            workers=len(job.allocation),
+            workers=job.units,
             epochs_done=lead.epochs_done or 0.0,
             step_s=lead.step_s,
             samples_per_s=lead.samples_per_s,

@@ -118,9 +118,7 @@ class KubernetesEngine:
         pod_state = self._reconciler.pod_tracker.pods.get(worker)
         if pod_state is None:
             return ()
-        return pod_state.devices.get(
-            self._settings.gpu_resource, (pod_state.shared_gpu,) if pod_state.shared_gpu else ()
-        )
+        return pod_state.devices.get(self._settings.gpu_resource, pod_state.shared_gpus)
 
     def give_up_node(self, node_id: NodeId) -> None:
         """Treat a node as lost. It is used again if it comes back."""

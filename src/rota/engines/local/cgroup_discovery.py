@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CONTROLLERS = ("cpu", "memory", "pids")
+DAEMON_GROUP = "daemon"
+"""The group to which a daemon moves, so that its own group may have child groups with limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,28 @@ def remove(found: Hierarchies) -> None:
             Path(base).rmdir()
 
 
+def usable(proc: Path) -> frozenset[str]:
+    """What `find` can use in the groups of a process, without a change to them: names of limits,
+    and `kill` or `freezer`. Empty if the caller may not write there."""
+    found: set[str] = set()
+    for mounted in _mounted(proc):
+        if mounted.is_unified:
+            found |= {"kill", *_enabled(mounted.own)}
+        else:
+            found |= mounted.controllers & {*CONTROLLERS, "freezer"}
+    return frozenset(found)
+
+
+def _enabled(own: Path) -> frozenset[str]:
+    """Version 2: the controllers that child groups have, or would have if `own` has no other
+    process than the caller. Only the root group has no `cgroup.type`."""
+    group = own.parent if own.name == DAEMON_GROUP else own
+    is_alone = (group / "cgroup.procs").read_text().split() in ([], [str(os.getpid())])
+    can_enable = is_alone or not (group / "cgroup.type").exists()
+    file = "cgroup.controllers" if can_enable else "cgroup.subtree_control"
+    return frozenset((group / file).read_text().split()) & frozenset(CONTROLLERS)
+
+
 def _mounted(proc: Path) -> Iterator[_Mounted]:
     own_paths = dict(_own_paths((proc / "cgroup").read_text()))
     for line in (proc / "mountinfo").read_text().splitlines():
@@ -125,7 +149,7 @@ def _enable_below(own: Path, controller: str) -> None:
     except OSError:
         if (own / "cgroup.procs").read_text().split() != [str(os.getpid())]:
             raise
-        aside = own / "daemon"
+        aside = own / DAEMON_GROUP
         aside.mkdir(exist_ok=True)
         (aside / "cgroup.procs").write_text("0")
         switch.write_text(f"+{controller}")

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from rota.engines.local.supervisor.channel import MESSAGE_BYTES_MAX
 from rota.log_setup import rotate_log
 
 SOURCE = Path(__file__).parents[3]
@@ -20,12 +21,10 @@ sys.path.insert(0, sys.argv.pop())
 from rota.engines.local.supervisor.fork_server import main
 main()
 """
-MESSAGE_BYTES_MAX = 4096
 RESTART_S = 0.1
 
 OnMessage = Callable[[list[str]], None]
-"""Receives the words of a message: `forked FOLDER PID TICKS` or `failed FOLDER REASON` from the
-fork server, `started FOLDER` from a supervisor."""
+"""Receives a message (`supervisor.channel`): its kind, the worker's directory and the rest."""
 
 
 class ForkServerClient:
@@ -35,7 +34,8 @@ class ForkServerClient:
     def __init__(self, root: Path, on_message: OnMessage) -> None:
         self._root = root
         self._on_message = on_message
-        self._asked: dict[str, None] = {}
+        self._asked: dict[str, int] = {}
+        """Directory of a worker -> pid of the supervisor that is to run it; 0: a new supervisor."""
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
         self._socket: socket.socket | None = None
@@ -43,6 +43,7 @@ class ForkServerClient:
         """Includes sockets of dead fork servers, as long as a supervisor holds the other end."""
         self._again: asyncio.TimerHandle | None = None
         self._unsent: deque[str] = deque()
+        """Directories of workers."""
 
     def start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -73,6 +74,8 @@ class ForkServerClient:
         self._sockets.add(ours)
         loop.add_reader(ours, self._read_messages, ours)
         loop.add_reader(self._pidfd, self._on_exit)
+        # The new fork server knows no supervisors.
+        self._asked = dict.fromkeys(self._asked, 0)
         self._unsent = deque(self._asked)
         self._send()
 
@@ -80,8 +83,9 @@ class ForkServerClient:
         """Whether a request for this worker is unanswered."""
         return folder in self._asked
 
-    def ask(self, folder: str) -> None:
-        self._asked[folder] = None
+    def ask(self, folder: str, pid: int = 0) -> None:
+        """Request a supervisor for a worker: the one with this pid, or a new one."""
+        self._asked[folder] = pid
         self._unsent.append(folder)
         self._send()
 
@@ -91,8 +95,10 @@ class ForkServerClient:
         Do not wait until the socket is writable: supervisors hold the other end too, so that it
         stays open and full after the fork server has died."""
         while self._socket is not None and self._unsent:
+            folder = self._unsent[0]
+            pid = self._asked.get(folder, 0)
             try:
-                self._socket.send(self._unsent[0].encode())
+                self._socket.send(f"{folder} {pid}".encode() if pid else folder.encode())
             except OSError:
                 # The socket is full, or the fork server died: the next one gets the request again.
                 return
@@ -118,9 +124,11 @@ class ForkServerClient:
             if not message:
                 self._hang_up(ours)
                 return
-            words = message.decode().split(" ", maxsplit=3)
-            if words[0] != "started":
-                self._asked.pop(words[1], None)
+            words = message.decode().split(" ", maxsplit=2)
+            kind, folder = words[:2]
+            # A supervisor's message answers a request only if the daemon chose the supervisor.
+            if kind in ("forked", "failed") or self._asked.get(folder):
+                self._asked.pop(folder, None)
             self._on_message(words)
             self._send()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -73,23 +74,51 @@ class NvmlGpus:
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
+        self._is_open = False
+        self._trouble = ""
         self._known: tuple[GpuReading, ...] = ()
         self._names: dict[int, str] = {}
 
     def read(self) -> tuple[GpuReading, ...]:
-        """Read all GPUs. If the driver fails, return the GPUs of the last read as unusable."""
+        """Read all GPUs. If the driver fails, return the GPUs of the last read as missing. The next
+        read opens the library again: the driver may have been updated meanwhile."""
         try:
+            if not self._is_open:
+                self._nvml.nvmlInit()
+                self._is_open, self._trouble = True, ""
             n_gpus = self._nvml.nvmlDeviceGetCount()
         except self._nvml.NVMLError as error:
+            self._close()
+            self._warn(error)
             problem = f"GPU driver does not respond: {str(error).lower()}"
             return tuple(
-                GpuReading(each.index, each.uuid, each.name, each.memory_bytes, problem=problem)
+                GpuReading(
+                    *(each.index, each.uuid, each.name, each.memory_bytes),
+                    problem=problem,
+                    is_missing=True,
+                )
                 for each in self._known
             )
         self._known = tuple(self._read(index) for index in range(n_gpus))
         # A GPU whose UUID cannot be read now keeps its last known name.
         self._names = self._names | {each.index: each.uuid for each in self._known if each.uuid}
         return self._known
+
+    def _close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            with suppress(self._nvml.NVMLError):
+                self._nvml.nvmlShutdown()
+
+    def _warn(self, error: Any) -> None:
+        """Warn once about a driver that fails. A missing library or driver is normal on a machine
+        without GPUs."""
+        nvml = self._nvml
+        absent = (nvml.NVML_ERROR_LIBRARY_NOT_FOUND, nvml.NVML_ERROR_DRIVER_NOT_LOADED)
+        is_normal = error.value in absent and not self._known
+        if not is_normal and str(error) != self._trouble:
+            log.warning("gpu driver failed, retrying", error=str(error).lower())
+        self._trouble = str(error)
 
     def visible_names(self) -> dict[int, str]:
         return self._names
@@ -116,7 +145,8 @@ class NvmlGpus:
             )
         except nvml.NVMLError as error:
             # A GPU that fell off the bus answers every query with an error.
-            return GpuReading(index, problem=str(error).lower())
+            uuid = self._names.get(index, "")
+            return GpuReading(index, uuid, problem=str(error).lower())
 
     def _utilisation(self, handle: object) -> float:
         try:
@@ -139,32 +169,18 @@ class NvmlGpus:
 def find() -> Gpus:
     """Return the real GPUs; none without a driver."""
     try:
-        nvml = import_module("pynvml")
-        nvml.nvmlInit()
+        return NvmlGpus(import_module("pynvml"))
     except ImportError:
         return VirtualGpus(0, 0)
-    except Exception as error:
-        if not type(error).__name__.startswith("NVMLError"):
-            raise
-        _warn_unless_absent(error)
-        return VirtualGpus(0, 0)
-    return NvmlGpus(nvml)
-
-
-def _warn_unless_absent(error: Any) -> None:
-    """Warn about a driver that fails. A missing library or driver is normal without GPUs."""
-    nvml = import_module("pynvml")
-    absent = (nvml.NVML_ERROR_LIBRARY_NOT_FOUND, nvml.NVML_ERROR_DRIVER_NOT_LOADED)
-    if error.value not in absent:
-        log.warning("gpu driver failed, continuing without GPUs", error=str(error).lower())
 
 
 def node_of(gpus: Gpus) -> Node:
-    """Return this machine as a node, with its usable GPUs."""
-    usable = [each for each in gpus.read() if not each.problem]
+    """Return this machine as a node, with its usable GPUs and those that are missing."""
+    usable = [each for each in gpus.read() if not each.problem or each.is_missing]
     return Node(
         id=NodeId(socket.gethostname()),
         gpus=tuple(Gpu(each.index, each.name, each.memory_bytes) for each in usable),
         cpus=float(len(os.sched_getaffinity(0))),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        missing_gpus=frozenset(each.index for each in usable if each.is_missing),
     )

@@ -17,6 +17,7 @@ from rota.engines.local.containers import ContainerCommand, Devices, Tool, wrap
 from rota.engines.local.gpus import MPS_PIPE_DIR
 from rota.engines.local.supervisor.proc import MARKER
 from rota.engines.local.supervisor.records import WorkerKey, WorkerSpec
+from rota.engines.worker_environment import size_variables
 from rota.errors import UserError
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -126,14 +127,13 @@ def _environment(
     restarted = {"ROTA_RESTARTED": "1"} if key.attempt > 1 else {}
     return (
         restarted
+        | size_variables(command.allocation, rank)
         | _local_rank(command.allocation, rank)
         | {
             "ROTA_JOB": key.job_id,
             "ROTA_ATTEMPT": str(key.attempt),
             "ROTA_GENERATION": str(command.generation),
             MARKER: f"{key.job_id}/{key.attempt}/{key.worker}/{params.nonce}",
-            "RANK": str(rank),
-            "WORLD_SIZE": str(len(command.allocation)),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(params.port),
         }
@@ -141,9 +141,8 @@ def _environment(
 
 
 def _local_rank(allocation: Allocation, rank: int) -> dict[str, str]:
-    """A single worker with several GPUs gets no local rank: with these variables, a framework
-    waits for other processes instead of starting them."""
-    if len(allocation) == 1 and len(allocation[0].gpus) > 1:
+    """A single worker gets no local rank, for the same reason that it gets no `WORLD_SIZE`."""
+    if len(allocation) == 1:
         return {}
     return {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(len(allocation))}
 
@@ -157,8 +156,9 @@ def _devices(slot: Slot, host: HostCapabilities) -> dict[str, str]:
         if host.mps_pipe_dir:
             # A client that looks for MPS in another directory runs without MPS and its limits.
             devices[MPS_PIPE_DIR] = host.mps_pipe_dir
-            # The worker sees one GPU, so its index is 0 there.
-            devices["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={slot.share_bytes // 1024**2}M"
+            # The worker sees only its own GPUs, numbered from 0.
+            limits = (f"{i}={slot.share_bytes // 1024**2}M" for i in range(len(slot.gpus)))
+            devices["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
     return devices
 
 

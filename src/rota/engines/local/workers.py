@@ -7,12 +7,10 @@ continues where the previous one stopped.
 from __future__ import annotations
 
 import asyncio
-import os
+import json
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
-from dataclasses import dataclass
 
 import structlog
 
@@ -20,6 +18,7 @@ from rota.core.model.events import Event, WorkersExited, WorkersFound, WorkersLo
 from rota.core.model.job import JobId
 from rota.engines.interface import EventSink
 from rota.engines.local.fork_server_client import ForkServerClient
+from rota.engines.local.idle_supervisors import IdleSupervisors, SupervisorHandle
 from rota.engines.local.orphans import kill_orphans
 from rota.engines.local.supervisor import proc
 from rota.engines.local.supervisor.records import (
@@ -41,19 +40,16 @@ TRY_AGAIN_S = 1.0
 """Retry interval while the machine has no free file descriptor, process or disk space."""
 
 
-@dataclass(slots=True)
-class _Watched:
-    pidfd: int
-    is_started: bool = False
-
-
 class Workers:
-    """Watches one supervisor per worker, by pidfd, and reports events to the sink of `open`."""
+    """Watches the supervisor of each worker, by pidfd, and reports events to the sink of `open`."""
 
     def __init__(self, dirs: WorkerDirs) -> None:
         self._dirs = dirs
         self._fork_server = ForkServerClient(dirs.jobs, self._on_message)
-        self._watched: dict[WorkerKey, _Watched] = {}
+        self._watched: dict[WorkerKey, SupervisorHandle] = {}
+        self._idle = IdleSupervisors()
+        self._ended_early: set[WorkerKey] = set()
+        """Workers whose end was reported before the fork of their supervisor."""
         self._tasks = Tasks()
         self._emit: EventSink = _ignore_event
 
@@ -64,6 +60,7 @@ class Workers:
     async def close(self) -> None:
         for key in list(self._watched):
             self._unwatch(key)
+        self._idle.close()
         self._fork_server.close()
         await self._tasks.close()
 
@@ -79,7 +76,11 @@ class Workers:
             self.stop(key)
         else:
             dirs.prepare(key, spec)
-            self._fork_server.ask(key.folder)
+            if supervisor := self._idle.take(key):
+                self._watched[key] = supervisor
+                self._fork_server.ask(key.folder, supervisor.pid)
+            else:
+                self._fork_server.ask(key.folder)
 
     def kill(self, key: WorkerKey) -> None:
         """Kill this worker alone, at once. The request is on disk before the supervisor is
@@ -94,8 +95,7 @@ class Workers:
         if exit_record := self._dirs.exit_record(key):
             self._report_end(key, exit_record)
         elif watched := self._watched.get(key):
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(watched.pidfd, signal.SIGTERM)
+            watched.send(signal.SIGTERM)
         elif identity := self._dirs.supervisor(key):
             self._watch(key, identity)
         else:
@@ -125,26 +125,36 @@ class Workers:
         """Handle a message of the fork server or of a supervisor."""
         key = WorkerKey.of_folder(words[1])
         match words:
-            case ["forked", _, pid, start_ticks]:
-                forked = int(pid), int(start_ticks)
+            case ["forked", _, rest]:
+                pid, start_ticks = map(int, rest.split())
+                identity = proc.ProcessIdentity(pid, start_ticks, proc.boot_id())
                 try:
-                    self._watch_forked(key, forked)
+                    self._watch_forked(key, identity)
                 except OSError:
-                    self._spawn(key, lambda: self._watch_late(key, forked))
+                    self._spawn(key, lambda: self._watch_late(key, identity))
             case ["started", _]:
                 if watched := self._watched.get(key):
                     watched.is_started = True
                 self._report_started(key)
+            case ["ended", _, text]:
+                self._worker_ended(key, text)
             case _:
                 reason = f"no supervisor: {' '.join(words[2:])}"
                 self._spawn(key, lambda: self._lose(key, reason=reason))
 
-    def _watch_forked(self, key: WorkerKey, forked: tuple[int, int]) -> None:
+    def _watch_forked(self, key: WorkerKey, identity: proc.ProcessIdentity) -> None:
+        watched = self._watched.get(key)
+        if watched is not None and watched.pid != identity.pid:
+            # The idle supervisor that was to run the worker had ended.
+            self._unwatch(key)
         if key not in self._watched:
-            self._watch(key, proc.ProcessIdentity(*forked, proc.boot_id()))
+            self._watch(key, identity)
+        if key in self._ended_early:
+            self._ended_early.remove(key)
+            self._release(key)
 
-    async def _watch_late(self, key: WorkerKey, forked: tuple[int, int]) -> None:
-        self._watch_forked(key, forked)
+    async def _watch_late(self, key: WorkerKey, identity: proc.ProcessIdentity) -> None:
+        self._watch_forked(key, identity)
         await self._await_start(key)
 
     def _watch(self, key: WorkerKey, identity: proc.ProcessIdentity) -> None:
@@ -152,17 +162,46 @@ class Workers:
         if pidfd is None:
             self._supervisor_ended(key)
             return
-        self._watched[key] = _Watched(pidfd)
-        asyncio.get_running_loop().add_reader(pidfd, self._supervisor_ended, key)
+        self._watched[key] = supervisor = SupervisorHandle(identity.pid, pidfd, key)
+        asyncio.get_running_loop().add_reader(pidfd, self._on_exit, supervisor)
         if self._is_to_end(key):
             self.stop(key)
 
-    def _unwatch(self, key: WorkerKey) -> _Watched | None:
+    def _unwatch(self, key: WorkerKey) -> SupervisorHandle | None:
         watched = self._watched.pop(key, None)
         if watched is not None:
-            asyncio.get_running_loop().remove_reader(watched.pidfd)
-            os.close(watched.pidfd)
+            watched.close()
         return watched
+
+    def _on_exit(self, supervisor: SupervisorHandle) -> None:
+        """Handle the end of a supervisor."""
+        key = supervisor.key
+        if key is None:
+            self._idle.drop(supervisor)
+            supervisor.close()
+        elif self._fork_server.has_asked(key.folder):
+            # An idle supervisor ended before it took the worker.
+            self._unwatch(key)
+            self._fork_server.ask(key.folder)
+        else:
+            self._supervisor_ended(key)
+
+    def _release(self, key: WorkerKey) -> SupervisorHandle | None:
+        """Let the supervisor of an ended worker wait for another one."""
+        supervisor = self._watched.pop(key, None)
+        if supervisor is not None:
+            self._idle.put(supervisor)
+        return supervisor
+
+    def _worker_ended(self, key: WorkerKey, text: str) -> None:
+        """Handle the end of a worker. `text` is the exit record, as its supervisor sent it."""
+        exit_record = ExitRecord.of_json(json.loads(text))
+        supervisor = self._release(key)
+        if supervisor is None:
+            self._ended_early.add(key)
+        if exit_record.started_s and not (supervisor and supervisor.is_started):
+            self._report_started(key)
+        self._report_end(key, exit_record)
 
     async def _await_start(self, key: WorkerKey, *, is_found: bool = False) -> None:
         """Poll the supervisor's file until the worker has started: an adopted supervisor has no

@@ -20,12 +20,13 @@ def forecast_engine(
     known = {job.id: job for job in jobs}
 
     def work_of(job_id: JobId) -> VirtualWork:
-        epochs, speed = known[job_id].epochs, known[job_id].speed
+        job = known[job_id]
+        epochs, speed = job.epochs, job.speed
         if math.isinf(epochs):
             return VirtualWork(1.0, lambda _allocation: math.inf)
 
         def run_s(allocation: Allocation) -> float:
-            return epochs * speed.epoch_s(len(allocation))
+            return epochs * speed.epoch_s(job.spec.units_in(allocation))
 
         return VirtualWork(epochs, run_s)
 

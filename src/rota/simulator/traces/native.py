@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from rota.core.estimation.speed_model import PRIOR_SPEEDUPS
-from rota.core.model.job import Estimate, JobSpec, Mode
+from rota.core.model.job import Estimate, JobSpec, Mode, Processes
 from rota.core.model.node import Labels
 from rota.core.model.units import GPUS_EXAMPLES, GpuCount, parse_bytes, parse_gpus
 from rota.errors import InputError, InputLocation, json_error_message
@@ -26,6 +26,8 @@ from rota.simulator.workload import Scaling, TraceEntry, Workload, workload_of
 REQUIRED = ("name", "submit_s", "gpus", "duration_s")
 OPTIONAL = (
     "gpus_per_worker",
+    "processes",
+    "nodes",
     "gpu_types",
     "node_labels",
     "cpus",
@@ -91,6 +93,8 @@ def _entry(row: CsvRow, tables: dict[tuple[float, ...], tuple[float, ...]]) -> T
         requested_workers=requested,
         gpus=per_worker if count.most and count.share is None else 0,
         share=count.share,
+        processes=_processes(row, per_worker),
+        max_nodes=row.whole("nodes") if row.text("nodes") else 0,
         gpu_types=_list(row, "gpu_types"),
         node_labels=_labels(row),
         cpus=row.number("cpus") if row.text("cpus") else 0.0,
@@ -189,6 +193,15 @@ def _priority(row: CsvRow) -> int:
             f" between -{MAX_PRIORITY:,} and {MAX_PRIORITY:,}",
         )
     return value
+
+
+def _processes(row: CsvRow, per_worker: int) -> Processes:
+    given = row.text("processes") or Processes.PER_GPU
+    if given not in list(Processes):
+        raise row.error("processes", f"must be one of {', '.join(Processes)}")
+    if given == Processes.PER_NODE and per_worker > 1:
+        raise row.error("gpus_per_worker", "a worker has all GPUs of its node with per-node")
+    return Processes(given)
 
 
 def _mode(row: CsvRow) -> Mode:

@@ -21,14 +21,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
-from scipy.spatial import QhullError
 
 from rota.errors import InputError, InputLocation, shown
 from rota.simulator.traces.csv_table import CsvRow, number_in, read_rows
+
+if TYPE_CHECKING:
+    from scipy.interpolate import LinearNDInterpolator
 
 Placement = tuple[int, ...]
 """GPUs per node, in the order of the ring."""
@@ -98,6 +100,13 @@ class Steps:
 
     def _between(self, ring: Placement, local: int) -> tuple[float, float]:
         """Interpolate; outside the measured range, use the nearest measurement."""
+        # SciPy is loaded when it is first needed, so that a simulation starts fast.
+        from scipy.interpolate import (  # noqa: PLC0415
+            LinearNDInterpolator,
+            NearestNDInterpolator,
+        )
+        from scipy.spatial import QhullError  # noqa: PLC0415
+
         point = np.array([[min(len(ring), MAX_NODES), sum(ring), local]], dtype=np.float64)
         try:
             if self._surface is None:

@@ -115,7 +115,7 @@ def status_of(job: Job, details: StatusDetails = NO_STATUS_DETAILS, *, accepted:
     status = {
         "id": job.id,
         "state": job.state.value,
-        "workers": len(job.members),
+        "size": job.spec.gpus_of(job.spec.units_in(job.members)),
         "reason": reason or details.reason,
         "progress": None if details.progress is None else round(details.progress, 3),
         "expectedFinish": None if finish_s is None else rfc3339(finish_s),

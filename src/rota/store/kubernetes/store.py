@@ -165,7 +165,7 @@ class KubernetesStore:
         outcomes = {each.job.id: each.job.state for each in stored} | dict(local_jobs.outcomes)
         outcomes |= {job.id: JobState.CANCELLED for job in deleted}
         # A dependency without any record has succeeded: otherwise the job would have failed.
-        dependencies = {each for job in jobs for each in job.spec.after} - self._unreadable
+        dependencies = {each for job in jobs for each in job.spec.dependencies} - self._unreadable
         assumed = dict.fromkeys(dependencies, JobState.SUCCEEDED)
         ended = {each: state for each, state in (assumed | outcomes).items() if state.is_final}
         return SavedState(jobs, self._status_writer.drains.applied(self._nodes()), ended)
@@ -188,6 +188,9 @@ class KubernetesStore:
         self, wanted: JobFilter = ALL, *, before: int | None = None, limit: int = PAGE_SIZE
     ) -> StoredJobPage:
         return self._local.jobs(wanted, before=before, limit=limit)
+
+    def count_jobs(self, wanted: JobFilter = ALL) -> int:
+        return self._local.count_jobs(wanted)
 
     def submission(self, job_id: JobId) -> Submission | None:
         return self._local.submission(job_id)

@@ -90,7 +90,7 @@ class SqliteStore:
     def load(self) -> SavedState:
         with self._reader_pool.snapshot() as connection:
             jobs = tuple(read_job(*row) for row in _query(connection, "live_jobs"))
-            needed = {job_id for job in jobs for job_id in job.spec.after}
+            needed = {job_id for job in jobs for job_id in job.spec.dependencies}
             outcomes = _query(connection, "outcomes", json.dumps(sorted(needed)))
             return SavedState(
                 jobs=jobs,
@@ -121,6 +121,16 @@ class SqliteStore:
             shown = found[:limit]
             jobs = tuple(read_job(job_id, body) for _, job_id, body in shown)
         return StoredJobPage(jobs, shown[-1][0] if shown and len(found) > limit else None)
+
+    def count_jobs(self, wanted: JobFilter = ALL) -> int:
+        parameters = {
+            "states": json.dumps(sorted(wanted.states)),
+            "user": wanted.user,
+            "project": wanted.project,
+        }
+        with self._reader_pool.reader() as connection:
+            [[count]] = connection.execute(queries()["count_jobs"], parameters).fetchall()
+            return count
 
     def submission(self, job_id: JobId) -> Submission | None:
         with self._reader_pool.reader() as connection:

@@ -102,12 +102,17 @@ def test_a_token_file_is_read_each_time(rota: Rota, home: Path):
     assert rota("list", "--context", "lab").err.startswith(f"rota: {home}/token: no such file")
 
 
-def test_unencrypted_token_gives_a_warning(rota: Rota):
-    words = ("context", "add", "lab", "http://lab:7600", "--token", "-")
-    told = rota(*words, stdin=SECRET.encode())
-    assert "unencrypted" in told.err
-    near = ("context", "add", "near", "http://127.0.0.1:7600", "--token", "-")
-    assert rota(*near, stdin=SECRET.encode()).err == ""
+def test_plain_http_needs_a_flag(rota: Rota, monkeypatch: pytest.MonkeyPatch):
+    words = ("context", "add", "lab", "http://127.0.0.1:1", "--token", "-")
+    refused = rota(*words, stdin=SECRET.encode())
+    assert (refused.code, "is not encrypted" in refused.err) == (2, True)
+    rota(*words, "--plain-http", stdin=SECRET.encode())
+    assert rota("list", "--context", "lab").err.startswith("rota: no daemon at http://127.0.0.1:1;")
+    monkeypatch.setenv("ROTA_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("ROTA_TOKEN", SECRET)
+    assert rota("list").err.startswith("rota: the token is not sent to http://127.0.0.1:1: ")
+    monkeypatch.setenv("ROTA_PLAIN_HTTP", "true")
+    assert rota("list").err.startswith("rota: no daemon at http://127.0.0.1:1;")
 
 
 @pytest.mark.parametrize(
@@ -115,13 +120,15 @@ def test_unencrypted_token_gives_a_warning(rota: Rota):
     [
         (
             "add lab lab:7600",
-            "URL: invalid address 'lab:7600'; write http://HOST:PORT or unix:///PATH",
+            "URL: invalid address 'lab:7600'; write https://HOST:PORT or unix:///PATH",
         ),
         ("add lab http://", "invalid daemon address 'http:/'; "),
         ("add lab https://u:p@lab", "invalid daemon address 'https://lab'; "),
         ("add lab http://[::1", "invalid daemon address 'http://[::1'; "),
         ("add lab http://lab:x", "invalid daemon address 'http://lab:x'; "),
         ("add lab https://lab/path", "invalid daemon address 'https://lab/path'; "),
+        ("add lab https://lab#sha256=ab", "invalid fingerprint 'sha256=ab'; "),
+        (f"add lab http://lab#sha256={'0' * 64}", "invalid fingerprint "),
         ("add ../x https://lab", "invalid context name '../x'; "),
         (
             "add local https://lab",

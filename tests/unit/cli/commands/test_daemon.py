@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.api.listeners import TcpAddress, TlsFiles
 from rota.cli.commands.daemon import listen_warnings, notify_parent
 from rota.core.scheduling.view import Rules
 from rota.daemon.jobs.admission import Defaults
@@ -58,7 +59,8 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_every_daemon_setting_is_used(folder: Path):
     (folder / "config.toml").write_text(FILE)
     settings = settings_of(folder, {})
-    assert settings.listen == ("127.0.0.1", 8800)
+    assert settings.listen is not None
+    assert (settings.listen.host, settings.listen.port) == ("127.0.0.1", 8800)
     assert settings.policy == "tiresias:knob=4"
     assert len(gpus_of(settings).read()) == 4
     assert settings.admins == frozenset({"user-1"})
@@ -133,14 +135,16 @@ def test_flag_of_another_engine_is_refused(folder: Path, engine: str, name: str,
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_root_on_loopback_needs_no_warning(host: str):
-    assert listen_warnings((host, 8800), are_accounts=True) == []
+    tls = TlsFiles(Path("cert"), Path("key"))
+    assert listen_warnings(TcpAddress(host, 8800, tls), are_accounts=True) == []
     assert listen_warnings(None, are_accounts=False) == []
 
 
 def test_listening_on_tcp_gives_warnings():
-    [reachable] = listen_warnings(("0.0.0.0", 8800), are_accounts=True)
+    [reachable] = listen_warnings(TcpAddress("0.0.0.0", 8800), are_accounts=True)
     assert "not encrypted" in reachable
-    [one_account] = listen_warnings(("127.0.0.1", 8800), are_accounts=False)
+    tls = TlsFiles(Path("cert"), Path("key"))
+    [one_account] = listen_warnings(TcpAddress("127.0.0.1", 8800, tls), are_accounts=False)
     assert "protect against mistakes only" in one_account
 
 
@@ -173,7 +177,7 @@ def test_every_cluster_setting_is_used(folder: Path):
     assert isinstance(settings.backend, partial)
     config = settings.backend.keywords["config"]
     assert (config.context, config.volume) == ("prod", "pvc:shared/{user}/{job}")
-    assert (config.checkpoints, config.listen) == (None, ("127.0.0.1", 8800))
+    assert config.checkpoints is None
     workers = config.workers
     assert (workers.namespace, workers.gpu_resource, workers.image) == (
         "lab",

@@ -9,6 +9,7 @@ import pytest
 
 from rota.cli import complete
 from rota.cli.commands.report import last_bytes
+from rota.client import Client
 from rota.wire.jobs import JobRequest
 from tests.golden.fake_client import FakeClient
 from tests.unit.cli.conftest import Rota
@@ -75,23 +76,58 @@ def test_a_mistake_in_the_project_file_stops_the_submit(rota: Rota, folder: Path
     )
 
 
-def test_config_show(rota: Rota, folder: Path, monkeypatch: pytest.MonkeyPatch):
-    (folder / "config.toml").write_text('min_runtime = "2m"\n[defaults.env]\nA = "1"\n')
+def shown(rota: Rota, *flags: str) -> dict[str, tuple[object, str]]:
+    listed = json.loads(rota("config", "show", "--origin", "--json", *flags).out)
+    return {each["name"]: (each["value"], each["origin"]) for each in listed}
+
+
+def test_config_show_of_the_client(rota: Rota, folder: Path):
     (folder / ".rota.toml").write_text("priority = 3")
-    monkeypatch.setenv("ROTA_GRACE", "45s")
-    shown = json.loads(rota("config", "show", "--origin", "--json").out)
-    found = {each["name"]: (each["value"], each["origin"]) for each in shown}
+    found = shown(rota, "--client")
     assert found["home"] == (str(folder), "ROTA_HOME")
-    assert found["policy"] == ("elastic-fifo", "default")
-    assert found["min_runtime"] == (120.0, f"{folder}/config.toml")
-    assert found["grace"] == (45.0, "ROTA_GRACE")
-    assert found["defaults.env.A"] == ("1", f"{folder}/config.toml")
     assert found["submit.priority"] == (3, f"{folder}/.rota.toml")
+    assert "policy" not in found
+
+
+def test_config_show_of_the_daemon(rota: Rota):
+    assert shown(rota)["min_runtime"] == (43200.0, "ROTA_MIN_RUNTIME")
+    lines = [line.split() for line in rota("config", "show").out.splitlines()]
+    assert ["min_runtime", "12h"] in lines
+    assert ["admins", "user-1,", "user-2"] in lines
     plain = json.loads(rota("config", "show", "--json").out)
     assert [set(each) for each in plain] == [{"name", "value"}] * len(plain)
-    table = rota("config", "show").out
-    assert ["log_size", "64", "MiB"] in [line.split() for line in table.splitlines()]
-    assert "ROTA_GRACE" not in table
+
+
+def test_config_show_without_a_daemon(rota: Rota, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("rota.client.Client", Client)
+    (folder / "config.toml").write_text('min_runtime = "2m"\n[defaults.env]\nA = "1"\n')
+    (folder / "flags.json").write_text('{"virtual_gpus": "2x16GiB"}')
+    monkeypatch.setenv("ROTA_GRACE", "45s")
+    result = rota("config", "show", "--origin")
+    assert (result.code, result.err) == (
+        0,
+        f"rota: no daemon at {folder}/rota.sock: these settings apply to the next 'rota up'\n",
+    )
+    lines = [line.split(maxsplit=2) for line in result.out.splitlines()]
+    assert ["home", str(folder), "ROTA_HOME"] in lines
+    assert ["policy", "elastic-fifo", "default"] in lines
+    assert ["min_runtime", "2m", f"{folder}/config.toml"] in lines
+    assert ["grace", "45s", "ROTA_GRACE"] in lines
+    assert ["virtual_gpus", "2x16GiB", "last start, --virtual-gpus"] in lines
+    assert ["defaults.env.A", "1", f"{folder}/config.toml"] in lines
+    assert ["log_size", "64", "MiB"] in [
+        line[:3] for line in map(str.split, result.out.splitlines())
+    ]
+
+
+def test_config_show_does_not_invent_settings_of_another_daemon(
+    rota: Rota, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("rota.client.Client", Client)
+    monkeypatch.setenv("ROTA_URL", f"unix://{folder}/other/rota.sock")
+    result = rota("config", "show")
+    assert (result.code, result.out) == (1, "")
+    assert f"no daemon at {folder}/other/rota.sock" in result.err
 
 
 def test_report_is_private_and_overwrites_no_file(rota: Rota, folder: Path):
@@ -102,7 +138,7 @@ def test_report_is_private_and_overwrites_no_file(rota: Rota, folder: Path):
     result = rota("report", "bert")
     assert (result.code, result.out) == (2, "")
     assert result.err == f"rota: {path.name} already exists; choose another file with --output\n"
-    assert rota("report", "bert", "-o", "/nowhere/x").code == 1
+    assert rota("report", "bert", "-o", "/nowhere/x").code == 2
 
 
 @pytest.mark.parametrize(
@@ -127,3 +163,17 @@ def test_jobs_are_completed_by_name_and_id():
     ]
     assert complete.jobs("1q1gx") == [("1q1gxzs9", "broken failed")]
     assert complete.nodes("o") == [("old-box", "")]
+
+
+def test_jobs_that_have_not_ended_are_completed_first():
+    assert [word for word, _ in complete.jobs("")] == ["bert", "1q1ghcmf", "broken", "1q1gxzs9"]
+
+
+def test_values_of_options_are_completed():
+    assert ("vision", "") in complete.projects("v")
+    assert ("tiresias", "") in complete.policies("tir")
+    assert complete.states("running,qu") == [("running,queued", "")]
+    suggested = complete.suggestions(["submit", "--mode", "l"], shell="bash")
+    assert suggested == "live"
+    assert complete.suggestions(["policy", "set", "elastic-f"], shell="bash") == "elastic-fifo"
+    assert "running" in complete.suggestions(["list", "-s", "ru"], shell="bash")

@@ -1,4 +1,4 @@
-"""Commands on the name of an array."""
+"""Commands on several jobs and on the name of an array."""
 
 import json
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from rota.client.http import AnswerError
-from rota.wire.jobs import JobList, JobView
+from rota.wire.job_changes import ChangedJobs, JobProblem, JobSelection
+from rota.wire.jobs import JobView
 from tests.golden.fake_client import RUNNING, FakeClient
 from tests.unit.cli.conftest import Rota
 
@@ -17,50 +18,85 @@ def member(number: int, *, moment: float, state: str = "running") -> JobView:
     return JobView(**{**values, **own, "submitted_s": moment})
 
 
-NEW = [member(2, moment=9), member(1, moment=9, state="succeeded"), member(0, moment=9)]
-OLD = [member(3, moment=5), member(0, moment=5)]
+MEMBERS = [member(0, moment=9), member(1, moment=9, state="succeeded"), member(2, moment=9)]
 
 
 class WithArray(FakeClient):
-    """Knows the array `sweep` in two versions, on small pages."""
+    """Knows the array `sweep`, and the job `j9-0` also by a part of its id."""
 
     done: list[str]
-
-    def jobs(self, **asked: Any) -> JobList:
-        assert (asked["user"], asked["word"]) == ("user-1", "sweep[")
-        found, start = [*NEW, *OLD], asked["before"] or 0
-        return JobList(found[start : start + 2], start + 2 if start + 2 < len(found) else None)
+    asked: list[JobSelection]
 
     def show(self, job: str) -> Any:
-        self._refuse(job)
-        return super().show(job)
-
-    def cancel(self, job: str) -> JobView:
-        self._refuse(job)
-        WithArray.done.append(job)
-        return next((each for each in NEW if each.id == job), RUNNING)
-
-    hold = release = cancel
-
-    def wait(self, job: str) -> JobView:
-        return self.cancel(job)
-
-    def _refuse(self, job: str) -> None:
         if job == "sweep":
             raise AnswerError("array", "'sweep' is an array", "name one of its jobs")
+        return super().show(job)
+
+    def named(self, word: str) -> list[JobView]:
+        assert word == "sweep"
+        return MEMBERS
+
+    def change_jobs(self, action: str, selection: JobSelection) -> ChangedJobs:
+        assert action in ("cancel", "hold", "release")
+        WithArray.asked.append(selection)
+        if "j9" in selection.jobs and not selection.partial:
+            raise AnswerError("partial_id", "'j9' is only the beginning", "--yes", field="j9-0")
+        if selection.jobs == ["wrong"]:
+            return ChangedJobs([], [JobProblem("wrong", "not_found", "no job 'wrong'")])
+        return ChangedJobs(MEMBERS[:1], n_ended=1 if "sweep" in selection.jobs else 0)
+
+    def wait(self, job: str) -> JobView:
+        if job == "sweep":
+            self.show(job)
+        WithArray.done.append(job)
+        return next((each for each in MEMBERS if each.id == job), RUNNING)
 
 
 @pytest.fixture(autouse=True)
 def daemon(monkeypatch: pytest.MonkeyPatch) -> None:
-    WithArray.done = []
+    WithArray.done, WithArray.asked = [], []
     monkeypatch.setattr("rota.client.Client", WithArray)
 
 
 @pytest.mark.parametrize("verb", ["cancel", "hold", "release"])
-def test_action_on_an_array_applies_to_its_unfinished_jobs(rota: Rota, verb: str) -> None:
+def test_all_jobs_of_a_command_are_one_request(rota: Rota, verb: str) -> None:
     result = rota(verb, "first", "sweep", "last")
-    assert (result.code, result.err) == (0, "")
-    assert WithArray.done == ["first", "j9-0", "j9-2", "last"]
+    assert (result.code, result.err) == (0, "rota: 1 job had ended before\n")
+    assert WithArray.asked == [JobSelection(jobs=["first", "sweep", "last"])]
+
+
+def test_part_of_an_id_needs_yes_without_a_terminal(rota: Rota) -> None:
+    result = rota("cancel", "j9")
+    assert result.code == 2
+    assert "not confirmed" in result.err
+    assert rota("cancel", "j9", "--yes").code == 0
+    assert WithArray.asked[-1] == JobSelection(jobs=["j9"], partial=True)
+
+
+def test_confirmed_part_of_an_id_is_sent_as_the_whole_id(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.cli.job_changes._confirm", lambda _: None)
+    assert rota("cancel", "j9", "other").code == 0
+    assert WithArray.asked[-1] == JobSelection(jobs=["j9-0", "other"])
+
+
+def test_filter_is_counted_first_and_then_sent_as_ids(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions: list[str] = []
+    monkeypatch.setattr("rota.cli.job_changes._confirm", questions.append)
+    assert rota("cancel", "--name", "sweep*").code == 0
+    assert questions == ["cancel 1 job of user-1 (1 running)"]
+    assert WithArray.asked == [
+        JobSelection(name="sweep*", dry_run=True),
+        JobSelection(jobs=["j9-0"]),
+    ]
+
+
+def test_word_without_a_job_is_reported(rota: Rota) -> None:
+    result = rota("hold", "wrong")
+    assert (result.code, result.err) == (2, "rota: no job 'wrong'\n")
 
 
 def test_show_lists_all_jobs_of_an_array(rota: Rota) -> None:

@@ -74,8 +74,8 @@ def test_decide_stops_at_a_bad_line(rota: Rota, line: bytes, complaint: str):
 
 
 def test_decide_answers_thousands_of_cases(rota: Rota):
-    result = rota("policy", "decide", "fifo", stdin=(CASE + b"\n") * 10_000)
-    assert result.out.count("\n") == 10_000
+    result = rota("policy", "decide", "fifo", stdin=(CASE + b"\n") * 2_000)
+    assert result.out.count("\n") == 2_000
 
 
 LEAVES = "import sys\nclass Mine:\n    def size(self, jobs, budget, *, now): sys.exit(EXIT)\n"

@@ -100,7 +100,7 @@ def test_failed_report_still_prints_results(
         "rota.simulator.report.writer.write_atomically", refusing("the disk is full")
     )
     result = rota(*TASK, "--html", str(tmp_path / "report.html"), "--json")
-    assert (result.code, result.err) == (1, "rota: the disk is full\n")
+    assert (result.code, json.loads(result.err)["message"]) == (1, "the disk is full")
     assert json.loads(result.out)[0]["policy"] == "fifo"
     assert list(tmp_path.iterdir()) == []
 

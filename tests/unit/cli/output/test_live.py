@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -11,6 +15,7 @@ import pytest
 
 from rota.cli.output.live import SCREEN_OFF, SCREEN_ON, live
 from rota.cli.output.table import Column, draw, is_coloured, print_table
+from tests.support.timeouts import PATIENCE_S
 
 
 class Terminal(io.StringIO):
@@ -46,9 +51,24 @@ def test_terminal_is_redrawn_and_restored(terminal: Terminal):
     out = terminal.getvalue()
     assert out.startswith(SCREEN_ON)
     assert out.endswith(SCREEN_OFF)
-    assert "c\x1b[K" in out
-    assert "d" not in out
-    assert "漢字漢字漢\x1b[K\n" + "x" * 10 + "\x1b[K\x1b[J" in out
+    assert "b\x1b[K\nq quits\x1b[K\x1b[J" in out
+    assert "c\x1b[K" not in out
+    assert "漢字漢字漢\x1b[K\n" + "x" * 10 + "\x1b[K\n" in out
+
+
+def test_the_key_q_quits_and_restores_the_terminal():
+    keyboard, screen = os.openpty()
+    before = termios.tcgetattr(screen)
+    script = "from rota.cli.output.live import live; live(lambda: ['view'])"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=screen, stdout=screen) as process:
+        output = b""
+        while b"q quits" not in output:
+            output += os.read(keyboard, 1024)
+        os.write(keyboard, b"q")
+        assert process.wait(PATIENCE_S) == 0
+    assert termios.tcgetattr(screen) == before
+    for each in (keyboard, screen):
+        os.close(each)
 
 
 def test_pipe_gets_the_view_after_each_change(capsys: pytest.CaptureFixture[str]):

@@ -161,7 +161,7 @@ def hostile() -> JobProfile:
         StepFigure(1e17, 1, 0, 1, 0.0, step_s=1e290, memory_bytes=2**62),
     ]
     workers = [WorkerFigure(0, step_s=math.nan, memory_bytes=2**62)]
-    return replace(NOTHING, max_workers=512, sizes=sizes, steps=steps, workers=workers)
+    return replace(NOTHING, max_gpus=512, sizes=sizes, steps=steps, workers=workers)
 
 
 @pytest.mark.parametrize("profile", [NOTHING, PROFILE, hostile()])
@@ -178,7 +178,7 @@ def test_many_sizes_are_shortened():
         SizeFigure(n, "fitted", "prior", epoch_s=60 / n, speedup=n, speedup_error=0.5)
         for n in range(1, 513)
     ]
-    shown = lines(replace(NOTHING, max_workers=512, sizes=sizes))
+    shown = lines(replace(NOTHING, max_gpus=512, sizes=sizes))
     rows = [line.split()[0] for line in shown if line.endswith("assumed for every job")]
     assert rows == ["1", "2", "4", "8", "16", "32", "64", "128", "256", "512"]
 

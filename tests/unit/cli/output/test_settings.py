@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.cli.output.settings import print_settings
-from rota.config.load import Setting
+from rota.wire.daemon import SettingView
 
 
 @pytest.mark.parametrize(
@@ -22,5 +22,5 @@ from rota.config.load import Setting
     ],
 )
 def test_values(capsys: pytest.CaptureFixture[str], value: float | bool, text: str):
-    print_settings([Setting(("name",), value)], has_origin=False, as_json=False)
+    print_settings([SettingView("name", value, "default")], has_origin=False, as_json=False)
     assert capsys.readouterr().out.split()[-1] == text

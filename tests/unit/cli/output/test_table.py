@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from rota.cli.output.format import clock_time, short_time, span, time_error
-from rota.cli.output.jobs import columns, finish_time, remaining_time
-from rota.cli.output.table import bar, draw, percent, progress, to_output_charset
+from rota.cli.output.jobs import columns, finish_time, job_object, job_table, remaining_time
+from rota.cli.output.table import bar, cell_width, draw, percent, progress, to_output_charset
 from tests.golden.fake_client import FAILED, NOW, QUEUED, RUNNING
 
 
@@ -80,8 +80,8 @@ def test_ascii_terminal_gets_ascii_signs():
 
 def test_columns_without_values_are_left_out():
     titles = [[each.title for each in columns(jobs, now=NOW)] for jobs in ([FAILED], [QUEUED])]
-    assert titles[0] == ["id", "name", "user", "state", "gpus", "age", "ran", "why"]
-    assert titles[1] == ["id", "name", "user", "state", "gpus", "age", "ran", "left", "ends", "why"]
+    first = ["id", "name", "user", "state", "gpus", "age", "running"]
+    assert titles == [[*first, "reason"], [*first, "remaining", "finish", "reason"]]
 
 
 @pytest.mark.parametrize(
@@ -113,3 +113,20 @@ def test_spans_of_any_length():
     shown = [short_time(each) for each in (None, float("nan"), 0.0, 2e-7, 0.0124, 1.53, 247.0)]
     assert shown == ["-", "-", "0 s", "0.2 us", "12.4 ms", "1.53 s", "4m07s"]
     assert clock_time(NOW, NOW, error_s=60.0).count(":") == 1
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_table_of_jobs_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = job_table([RUNNING, QUEUED, replace(FAILED, name="a-long-name" * 5)], now=NOW)
+    assert max(map(cell_width, lines)) <= width
+    heading = lines[0].split()
+    assert heading[:2] == ["id", "name"]
+    assert {"state", "gpus", "reason"} <= set(heading)
+
+
+def test_headings_are_names_of_the_json():
+    titles = {each.title for each in columns([RUNNING, QUEUED], now=NOW)}
+    names = {name.removesuffix("_s") for name in job_object(RUNNING)}
+    assert titles <= names

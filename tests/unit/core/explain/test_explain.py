@@ -54,9 +54,7 @@ def test_a_job_that_starts_does_not_wait():
 
 def test_a_queued_job_shows_how_many_are_ahead():
     jobs = (gang("a", 2), gang("b", 1), gang("c", 2))
-    assert why("c", *jobs) == (
-        "waits for 2 workers with 1 GPU each: 1 running, 1 ahead in the queue"
-    )
+    assert why("c", *jobs) == "waits for 2 GPUs: 1 running, 1 ahead in the queue"
 
 
 def test_a_higher_priority_is_ahead_although_it_came_later():

@@ -148,6 +148,14 @@ def test_a_live_job_moves_off_without_a_stop() -> None:
     assert lab.round() == [ChangeMembership(A, 1, 1, slots("2:0", "2:1"), (2, 3))]
 
 
+def test_a_job_that_a_drain_stops_names_the_node() -> None:
+    lab = Lab(cluster("1x2"))
+    lab.run(job("a", gpus=2))
+    lab.drain(1)
+    lab.round()
+    assert lab.reason("a") == "preempted: node-01 is drained"
+
+
 def test_a_drained_node_takes_no_new_work() -> None:
     lab = Lab(cluster("2x2"))
     lab.drain(1)

@@ -44,7 +44,7 @@ def test_a_pin_shrinks_a_job_even_if_its_gpus_stay_idle() -> None:
     lab.tell(JobResized(A, 2, "owner"))
     assert lab.reason("a") == "resized to 2 by owner"
     assert lab.round() == [ChangeMembership(A, 1, 1, slots("1:0", "1:1"), (0, 1))]
-    assert lab.reason("a") == "pinned to 2 workers by its owner"
+    assert lab.reason("a") == "pinned to 2 GPUs by its owner"
     lab.switched("a")
     assert lab.round() == []
     lab.tell(JobResized(A, None, "owner"))
@@ -81,7 +81,7 @@ def test_an_unprofitable_growth_is_undone_for_a_while(rules: Rules) -> None:
     assert lab.round() == [ChangeMembership(A, 1, 2, slots("1:0", "1:1"), (0, 1))]
     assert (
         lab.reason("a")
-        == "temporarily limited to 2 workers: an epoch took 20 s on 4 workers and 10 s on 2"
+        == "temporarily limited to 2 GPUs: an epoch took 20 s on 4 GPUs and 10 s on 2"
     )
     lab.switched("a")
     assert lab.round() == []

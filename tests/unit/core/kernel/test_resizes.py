@@ -13,9 +13,9 @@ A, B = JobId("a"), JobId("b")
 def test_a_preempted_job_starts_again_when_there_is_room() -> None:
     lab = Lab(cluster("1x2"))
     lab.run(job("a", gpus=2))
-    lab.submit(job("b", gpus=1, priority=1))
+    lab.submit(job("b", gpus=1, priority=1, user="bea"))
     assert lab.round() == [StopWorkers(A, 1, (0, 1), 30.0)]
-    assert lab.reason("a") == "preempted"
+    assert lab.reason("a") == "preempted by b (bea, priority 1)"
     assert lab.exited("a", 143) == [StartWorkers(B, 1, 0, slots("1:0"))]
     assert lab.state("a") is JobState.QUEUED
     assert lab.round() == []

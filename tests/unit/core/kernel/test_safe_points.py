@@ -97,7 +97,7 @@ def test_a_preempted_or_resized_job_is_asked() -> None:
     lab.submit(job("b", gpus=4, priority=1))
     (ask,) = lab.round()
     assert isinstance(ask, AskToStop)
-    assert ask.reason == "preempted"
+    assert ask.reason == "preempted by b (priority 1)"
 
 
 def test_a_cancelled_job_is_stopped_at_once() -> None:

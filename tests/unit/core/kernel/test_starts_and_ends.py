@@ -94,13 +94,38 @@ def test_exits_may_arrive_before_the_start() -> None:
     assert lab.state("a") is JobState.SUCCEEDED
 
 
-@pytest.mark.parametrize("code", [1, 2, 127])
-def test_an_exit_code_below_128_fails_a_job_at_once(code: int) -> None:
+@pytest.mark.parametrize("code", [1, 3, 127, 137])
+def test_any_failure_is_retried(code: int) -> None:
     lab = new_lab()
-    lab.run(job("a", retries=3))
+    lab.run(job("a", retries=5))
+    for _ in range(5):
+        lab.exited("a", code)
+        assert lab.reason("a") == f"exit code {code}, will be retried"
+        lab.wait(600)
+        lab.round()
+        lab.started("a")
+    lab.exited("a", code)
+    assert lab.state("a") is JobState.FAILED
+    assert lab.reason("a") == f"exit code {code}, no retries left"
+
+
+@pytest.mark.parametrize("code", [1, 74, 137])
+def test_other_exit_codes_than_those_in_retry_on_are_not_retried(code: int) -> None:
+    lab = new_lab()
+    lab.run(job("a", retries=3, retry_on=frozenset({75, 76})))
     assert lab.exited("a", code) == []
     assert lab.state("a") is JobState.FAILED
-    assert lab.reason("a") == f"exit code {code}"
+    assert lab.reason("a") == f"exit code {code}; not retried: retry_on has only 75, 76"
+
+
+def test_time_limit_is_not_retried_and_the_reason_says_so() -> None:
+    lab = new_lab()
+    lab.run(job("a", retries=3, time_limit_s=60.0))
+    lab.wait(60.0)
+    lab.exited("a", 143)
+    assert lab.state("a") is JobState.FAILED
+    why = "not retried: a time limit is no failure of the program"
+    assert lab.reason("a") == f"reached its time limit of 60 s; {why}"
 
 
 def test_an_exit_code_in_retry_on_is_retried() -> None:
@@ -145,7 +170,7 @@ def test_three_attempts_in_a_row_without_progress_fail_a_job() -> None:
     assert lab.state("a") is JobState.RUNNING
     lab.exited("a", 139)
     assert lab.state("a") is JobState.FAILED
-    assert lab.reason("a") == "exit code 139; 3 attempts in a row made no progress"
+    assert lab.reason("a") == "exit code 139; not retried: 3 attempts in a row made no progress"
 
 
 def test_when_one_worker_fails_the_others_are_stopped_and_the_job_fails() -> None:

@@ -28,7 +28,7 @@ def go_on(lab: Lab) -> None:
 
 
 def test_a_finding_is_part_of_the_reason() -> None:
-    lab = running(retries=3)
+    lab = running()
     lab.exited("a", 1, **OOM)
     assert lab.state("a") is JobState.FAILED
     assert lab.reason("a") == "exit code 1: the GPU ran out of memory (OOM)"

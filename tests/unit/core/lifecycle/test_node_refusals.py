@@ -58,7 +58,7 @@ def test_a_job_that_every_node_rejected_waits_and_is_retried() -> None:
     lab.wait(REFUSED_S - 1)
     lab.round()
     assert lab.job("a").state == "queued"
-    assert lab.kernel.next_timer_s() == REFUSED_S, "somebody looks at it then"
+    assert lab.kernel.next_timer_s() == REFUSED_S, "the next retry"
     lab.wait(1)
     lab.round()
     assert nodes_of(lab, "a") == ["node-01"]
@@ -166,7 +166,7 @@ def test_a_job_rejected_by_its_own_node_does_not_grow_for_a_while() -> None:
     assert len(lab.job("a").members) == 2
 
 
-def test_node_matching_does_not_use_a_node_that_rejected_the_job() -> None:
+def test_the_placement_does_not_use_a_node_that_rejected_the_job() -> None:
     sent = view_builders.job(
         "sent", gpus=2, priority=1, refusal=NodeRefusal((NodeId("n1"),), 100.0)
     )
@@ -179,4 +179,5 @@ def test_node_matching_does_not_use_a_node_that_rejected_the_job() -> None:
 def test_a_plan_for_a_node_that_rejected_the_job_is_a_violation() -> None:
     sent = view_builders.job("sent", refusal=NodeRefusal((NodeId("n1"),), 100.0))
     plan = Plan({JobId("sent"): view_builders.slots("n1/0")}, {JobId("sent"): "A"})
-    assert check(plan, view(nodes("1 1"), sent)) == ("sent is planned on a node that rejected it",)
+    broken = check(plan, view(nodes("1 1"), sent))
+    assert broken == ("sent is planned on n1, which does not admit it",)

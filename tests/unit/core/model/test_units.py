@@ -1,12 +1,20 @@
 import pytest
 
 from rota.core.model.job import GpuShare
-from rota.core.model.units import GIB, GpuCount, parse_bytes, parse_gpus
+from rota.core.model.units import (
+    GIB,
+    ArrayRequest,
+    GpuCount,
+    parse_array,
+    parse_bytes,
+    parse_gpus,
+    parse_seconds,
+)
 
 
 @pytest.mark.parametrize(
     ("text", "amount"),
-    [("6GiB", 6 * GIB), ("512MB", 512 * 10**6), ("1.5KiB", 1536), ("42", 42), (" 2 TiB ", 2**41)],
+    [("6GiB", 6 * GIB), ("512MB", 512 * 10**6), ("1.5KiB", 1536), ("42B", 42), (" 2 TiB ", 2**41)],
 )
 def test_amounts_of_memory(text: str, amount: int):
     assert parse_bytes(text) == amount
@@ -23,7 +31,7 @@ def test_bad_amounts_of_memory(text: str):
     [
         ("2", GpuCount(2, 2, 2)),
         ("1..4", GpuCount(1, 4, 1)),
-        ("1..4@2", GpuCount(1, 4, 2)),
+        ("1..4@2", GpuCount(1, 4, 2, is_start_given=True)),
         ("0", GpuCount(0, 0, 0)),
         ("0.5", GpuCount(1, 1, 1, GpuShare(fraction=0.5))),
         (".25", GpuCount(1, 1, 1, GpuShare(fraction=0.25))),
@@ -55,3 +63,57 @@ def test_numbers_of_gpus(text: str, count: GpuCount):
 def test_bad_numbers_of_gpus(text: str, message: str):
     with pytest.raises(ValueError, match=message):
         parse_gpus(text)
+
+
+def test_an_amount_of_memory_without_a_unit_asks_for_one():
+    with pytest.raises(ValueError, match="'6' is not clear: give a unit, as 6GiB or 6MB"):
+        parse_bytes("6")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("15m", 900),
+        ("1.5h", 5400),
+        ("1d", 86400),
+        ("1h30m", 5400),
+        ("2d04h", 187200),
+        ("1:30", 5400),
+        ("01:30", 5400),
+        ("1:30:05", 5405),
+        ("100:00", 360000),
+        ("2-12:00", 216000),
+        ("2-12:00:30", 216030),
+    ],
+)
+def test_times(text: str, seconds: float):
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "1:3", "1:60", ":30", "1:30:", "2-30:00", "30m1h", "1w"])
+def test_bad_times(text: str):
+    with pytest.raises(ValueError, match=r"is not a time; write 90s, 15m, 2h, 1d, 1h30m, 1:30"):
+        parse_seconds(text)
+
+
+def test_a_time_above_ten_years_is_refused():
+    with pytest.raises(ValueError, match="is more than ten years"):
+        parse_seconds("9999-00:00")
+
+
+def test_an_empty_array_is_refused_in_words():
+    with pytest.raises(ValueError, match="an array of 0 jobs is empty; write 1, or 0-0 for the"):
+        parse_array("0")
+    assert (parse_array("1").indices, parse_array("0-0").indices) == ((0,), (0,))
+
+
+def test_an_array_may_limit_how_many_of_its_jobs_run_at_once():
+    assert parse_array("0-3,8%2") == ArrayRequest((0, 1, 2, 3, 8), limit=2)
+
+
+@pytest.mark.parametrize("text", ["4%", "4%0", "4%-1", "4%x", "4%1%2"])
+def test_a_wrong_limit_of_an_array_is_refused(text: str):
+    with pytest.raises(ValueError, match="is not a number of jobs, as in 0-99%8"):
+        parse_array(text)

@@ -1,20 +1,12 @@
-"""How the workers of one job are spread over nodes, assigned to slots, and matched to equal
-nodes."""
+"""How the workers of one job are spread over nodes and assigned to slots."""
 
 import pytest
 
 from rota.core.model.node import NodeId
-from rota.core.model.rank import rank_of
 from rota.core.placement.capacity import ClusterCapacity
-from rota.core.placement.slots import (
-    PackedWish,
-    assign_slots,
-    choose_nodes,
-    match_nodes,
-    n_fitting,
-)
-from rota.core.placement.wish import Demand, Wish
-from tests.unit.core.view_builders import job, nodes, slots, spots
+from rota.core.placement.slots import assign_slots, choose_nodes, n_fitting
+from rota.core.placement.wish import Demand
+from tests.unit.core.view_builders import nodes, slots, spots
 
 WHOLE = Demand("A", gpus=1)
 
@@ -75,7 +67,7 @@ def test_a_worker_whose_slot_is_free_keeps_slot_and_number() -> None:
 
 def test_a_worker_whose_slot_is_taken_stays_on_its_node() -> None:
     capacity = ClusterCapacity(nodes("4 4"))
-    capacity.take_all(slots("n2/3"), WHOLE)
+    capacity.take(slots("n2/3"), WHOLE)
     found = assign_slots(capacity, WHOLE, chunks=chunks(n1=1, n2=1), before=slots("n2/3 n1/2"))
     assert spots(found) == "n2/0 n1/2"
 
@@ -85,54 +77,3 @@ def test_a_worker_whose_node_has_no_place_takes_the_next_that_is_left() -> None:
     before = slots("n1/0 n3/1 n1/1")
     found = assign_slots(capacity, WHOLE, chunks=chunks(n2=2, n1=1), before=before)
     assert spots(found) == "n1/0 n2/0 n2/1"
-
-
-# -- equal nodes ----------------------------------------------------------------------------------
-
-
-def packed(
-    capacity: ClusterCapacity, name: str, before: str, where: list[tuple[NodeId, int]]
-) -> PackedWish:
-    """A job that held these slots, packed anew on these nodes."""
-    units = sum(count for _, count in where)
-    held = slots(before)
-    wish = Wish(job(name), rank_of(job(name)), units, WHOLE, held, WHOLE, leaves=True)
-    return PackedWish(wish, where, assign_slots(capacity, WHOLE, chunks=where, before=held), True)
-
-
-def test_equal_nodes_are_exchanged_so_that_most_workers_stay() -> None:
-    capacity = ClusterCapacity(nodes("4 4 4"))
-    a = packed(capacity, "a", "n3/0 n3/1 n3/2", chunks(n1=3))
-    b = packed(capacity, "b", "n1/1 n1/2", chunks(n2=2))
-    assert [spots(found) for found in match_nodes(capacity, [a, b])] == [
-        "n3/0 n3/1 n3/2",
-        "n1/1 n1/2",
-    ]
-
-
-def test_no_job_takes_a_slot_that_another_job_could_keep() -> None:
-    capacity = ClusterCapacity(nodes("4"))
-    new = packed(capacity, "new", "", chunks(n1=2))
-    old = packed(capacity, "old", "n1/0 n1/2", chunks(n1=2))
-    assert [spots(found) for found in match_nodes(capacity, [new, old])] == [
-        "n1/1 n1/3",
-        "n1/0 n1/2",
-    ]
-
-
-def test_nodes_of_other_sizes_are_not_exchanged() -> None:
-    """By overlap alone, eight workers would go to the node of two."""
-    capacity = ClusterCapacity(nodes("2 8"))
-    big = packed(capacity, "big", "n1/0 n1/1", chunks(n2=8))
-    assert {slot.node for slot in match_nodes(capacity, [big])[0]} == {"n2"}
-
-
-def test_a_job_of_several_nodes_is_not_rebound_beside_another() -> None:
-    """n1 would save a move, but holds a part of another job of several nodes."""
-    capacity = ClusterCapacity(nodes("2 2 2"))
-    a = packed(capacity, "a", "n1/0 n1/1", chunks(n2=2, n3=1))
-    [bound] = match_nodes(capacity, [a], crowded={NodeId("n1")})
-    assert {slot.node for slot in bound} == {"n2", "n3"}
-    capacity = ClusterCapacity(nodes("2 2 2"))
-    a = packed(capacity, "a", "n1/0 n1/1", chunks(n2=2, n3=1))
-    assert spots(match_nodes(capacity, [a])[0]).startswith("n1/0 n1/1 ")

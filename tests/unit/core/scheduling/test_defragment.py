@@ -60,7 +60,7 @@ def test_no_move_if_the_space_soon_becomes_free() -> None:
     b = reported("b", "n2/0", left_s=1e6)
     plan = decided(view(nodes("2 2"), a, b, wide()))
     assert held(plan) == {"a": "n1/0", "b": "n2/0"}
-    assert plan.waits == {"wide": Fragmented(1, 0)}
+    assert plan.waits == {"wide": Fragmented(2, 0)}
 
 
 def test_a_move_pays_if_the_space_becomes_free_late() -> None:

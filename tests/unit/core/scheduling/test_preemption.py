@@ -153,11 +153,6 @@ def test_a_job_of_unknown_length_grows() -> None:
     assert held(guarded(view(nodes("2"), a), request(a, 2))) == {"a": "n1/0 n1/1"}
 
 
-def test_a_fixed_job_does_not_grow() -> None:
-    a = runs("a", "n1/0", "1..2", mode=Mode.FIXED)
-    assert held(guarded(view(nodes("2"), a), request(a, 2))) == {"a": "n1/0"}
-
-
 def test_a_new_job_does_not_grow_even_with_a_higher_priority() -> None:
     a = fresh("a", "n1/0", "1..2", priority=1)
     after = guarded(view(nodes("2"), a), request(a, 2))
@@ -273,7 +268,7 @@ def test_a_job_without_a_place_waits_as_fragmented() -> None:
     a, b = runs("a", "n1/0", "1..2"), runs("b", "n2/0")
     new = job("new", "1", gpus=2)
     after = guarded(view(nodes("2 2"), a, b, new), request(b), request(a, 2), request(new))
-    assert after.waits == {new.id: Fragmented(1, 0)}
+    assert after.waits == {new.id: Fragmented(2, 0)}
 
 
 def test_two_stopped_jobs_free_space_for_one() -> None:

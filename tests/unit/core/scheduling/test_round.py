@@ -114,7 +114,7 @@ def test_the_next_in_line_gets_what_the_fragmented_job_cannot_use() -> None:
     before = view(nodes("2 2"), *busy, wide, small, rules=Rules(is_guarded=False))
     plan = decide(before, parse("fifo"))
     assert held(plan) == {"b1": "n1/0", "b2": "n2/0", "small": "n1/1 n2/1"}
-    assert plan.waits == {wide.id: Fragmented(1, 0)}
+    assert plan.waits == {wide.id: Fragmented(2, 0)}
 
 
 @dataclass(frozen=True)

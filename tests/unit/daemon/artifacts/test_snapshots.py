@@ -61,26 +61,26 @@ def test_unpack_uploaded_snapshot(snapshots: Snapshots, root: Path):
     assert snapshots.finish(made, owner=UID) == made.snapshot_id
     assert snapshots.finish(made, owner=UID) == made.snapshot_id
     assert snapshots.has(made.snapshot_id, owner=UID)
-    tree = snapshots.unpack(made.snapshot_id, owner=UID, gid=UID)
-    assert tree == root / str(UID) / "trees" / made.snapshot_id
+    tree = snapshots.unpack(made.snapshot_id, job_id="job", owner=UID, gid=UID)
+    assert tree == root / str(UID) / "workdirs" / "job" / "files"
     assert tree_of(tree) == {"a": (b"one", False), "b": (b"two", False), "c": (b"one", False)}
 
 
 def test_hash_gives_no_access_to_another_users_file(snapshots: Snapshots, root: Path):
     secret = put(snapshots, key=b"secret")
-    snapshots.unpack(secret, owner=UID, gid=UID)
+    snapshots.unpack(secret, job_id="job", owner=UID, gid=UID)
     made = manifest(stolen=b"secret")
     assert snapshots.missing(made, owner=OTHER) == [sha(b"secret")]
     with pytest.raises(UserError, match="were not uploaded"):
         snapshots.finish(made, owner=OTHER)
     assert not snapshots.has(secret, owner=OTHER)
     with pytest.raises(UserError, match="does not exist"):
-        snapshots.unpack(secret, owner=OTHER, gid=OTHER)
+        snapshots.unpack(secret, job_id="job", owner=OTHER, gid=OTHER)
     assert names_in(root / str(OTHER)) == []
 
 
 def test_folder_permissions(snapshots: Snapshots, root: Path):
-    tree = snapshots.unpack(put(snapshots, a=b"a"), owner=UID, gid=UID + 7)
+    tree = snapshots.unpack(put(snapshots, a=b"a"), job_id="job", owner=UID, gid=UID + 7)
     folder = root / str(UID)
     modes = {
         each.name: stat.S_IMODE(each.stat().st_mode) for each in (root, folder, *folder.iterdir())
@@ -89,14 +89,14 @@ def test_folder_permissions(snapshots: Snapshots, root: Path):
     assert modes == {
         "snapshots": through,
         str(UID): through,
-        "trees": through,
+        "workdirs": through,
         "blobs": closed,
         "manifests": closed,
         "drafts": closed,
         "trash": closed,
     }
     assert stat.S_IMODE(tree.stat().st_mode) == 0o700
-    assert stat.S_IMODE((tree / "a").stat().st_mode) == 0o400
+    assert stat.S_IMODE((tree / "a").stat().st_mode) == 0o600
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -104,10 +104,10 @@ def test_tree_belongs_to_the_submitter(snapshots: Snapshots):
     run = ManifestFile("bin/run", sha(b"run"), size_bytes=3, is_executable=True)
     made = SnapshotManifest.of([run, ManifestLink("now", "bin/run")])
     snapshots.receive(sha(b"run"), [b"run"], owner=UID)
-    tree = snapshots.unpack(snapshots.finish(made, owner=UID), owner=UID, gid=UID + 7)
+    tree = snapshots.unpack(snapshots.finish(made, owner=UID), job_id="job", owner=UID, gid=UID + 7)
     paths = [tree, tree / "bin", tree / "bin" / "run", tree / "now"]
     assert {(each.lstat().st_uid, each.lstat().st_gid) for each in paths} == {(UID, UID + 7)}
-    assert stat.S_IMODE((tree / "bin" / "run").stat().st_mode) == 0o500
+    assert stat.S_IMODE((tree / "bin" / "run").stat().st_mode) == 0o700
     assert tree.parent.stat().st_uid == 0
 
 
@@ -144,7 +144,7 @@ def test_invalid_hashes_are_refused(snapshots: Snapshots, name: str):
     with pytest.raises(UserError, match="is not a SHA-256 hash"):
         snapshots.receive(name, [b""], owner=UID)
     with pytest.raises(UserError, match="is not a SHA-256 hash"):
-        snapshots.unpack(name, owner=UID, gid=UID)
+        snapshots.unpack(name, job_id="job", owner=UID, gid=UID)
     with pytest.raises(UserError, match="is not a SHA-256 hash"):
         snapshots.has(name, owner=UID)
     with pytest.raises(UserError, match="is not a valid uid"):
@@ -186,7 +186,7 @@ def test_prune_removes_what_no_job_uses(snapshots: Snapshots, root: Path):
     new = put(snapshots, a=b"shared", b=b"new")
     foreign = put(snapshots, owner=OTHER, b=b"old")
     for snapshot_id in (old, new):
-        snapshots.unpack(snapshot_id, owner=UID, gid=UID)
+        snapshots.unpack(snapshot_id, job_id=snapshot_id, owner=UID, gid=UID)
     snapshots.receive(sha(b"stray"), [b"stray"], owner=UID)
     before_bytes = snapshots.used_bytes(owner=UID)
     assert snapshots.prune([]) == 0, "all of it was used within the last hour"
@@ -194,14 +194,15 @@ def test_prune_removes_what_no_job_uses(snapshots: Snapshots, root: Path):
     freed_bytes = snapshots.prune([(UID, new), (OTHER, old)], unused_s=-1)
     assert freed_bytes == (4 + 1 + 1 + 4) * 4 * KIB, "tree, content, stray, all of the other's"
     assert not snapshots.has(foreign, owner=OTHER)
-    assert sorted(each.name for each in (root / str(UID) / "trees").iterdir()) == [new]
+    assert not snapshots.has(old, owner=UID)
     assert snapshots.missing(manifest(a=b"shared", b=b"old"), owner=UID) == [sha(b"old")]
-    assert tree_of(snapshots.unpack(new, owner=UID, gid=UID))["b"] == (b"new", False)
+    assert tree_of(snapshots.unpack(new, job_id="job", owner=UID, gid=UID))["b"] == (b"new", False)
     assert snapshots.used_bytes(owner=UID) == before_bytes - 6 * 4 * KIB
     assert snapshots.used_bytes(owner=UID) == Snapshots(root).used_bytes(owner=UID)
     assert names_in(root / str(OTHER)) == []
 
     snapshots.prune([], unused_s=-1)
+    snapshots.prune_workdirs([], unused_s=-1)
     assert names_in(root / str(UID)) == []
     assert snapshots.used_bytes(owner=UID) == 0
 
@@ -219,21 +220,22 @@ def test_recently_used_snapshots_are_not_pruned(snapshots: Snapshots, root: Path
         os.utime(each, (0, 0))
     assert snapshots.has(snapshot_id, owner=UID)
     snapshots.prune([])
-    snapshots.unpack(snapshot_id, owner=UID, gid=UID)
+    snapshots.unpack(snapshot_id, job_id="job", owner=UID, gid=UID)
 
 
 def test_prune_removes_trees_that_jobs_changed(snapshots: Snapshots, root: Path):
     outside = root.parent / "outside"
     outside.mkdir()
     (outside / "precious").touch()
-    tree = snapshots.unpack(put(snapshots, a=b"a"), owner=UID, gid=UID)
+    tree = snapshots.unpack(put(snapshots, a=b"a"), job_id="job", owner=UID, gid=UID)
     (tree / "made" / "closed").mkdir(parents=True)
     (tree / "made" / "closed" / "file").touch()
     (tree / "made" / "closed").chmod(0)
     (tree / "made").chmod(0)
     (tree / "link").symlink_to(outside)
     snapshots.prune([], unused_s=-1)
-    assert list((root / str(UID) / "trees").iterdir()) == []
+    snapshots.prune_workdirs([], unused_s=-1)
+    assert list((root / str(UID) / "workdirs").iterdir()) == []
     assert list((root / str(UID) / "trash").iterdir()) == []
     assert (outside / "precious").exists()
 
@@ -244,10 +246,12 @@ def test_corrupt_blob_is_detected_and_requested_again(snapshots: Snapshots, root
     blob.chmod(0o600)
     blob.write_bytes(b"eno")
     with pytest.raises(UnavailableError, match="is corrupt or missing; ship the folder again"):
-        snapshots.unpack(snapshot_id, owner=UID, gid=UID)
+        snapshots.unpack(snapshot_id, job_id="job", owner=UID, gid=UID)
     assert names_in(root) == [f"{UID}/manifests/{snapshot_id}"]
     assert put(snapshots, a=b"one") == snapshot_id
-    assert tree_of(snapshots.unpack(snapshot_id, owner=UID, gid=UID)) == {"a": (b"one", False)}
+    assert tree_of(snapshots.unpack(snapshot_id, job_id="job", owner=UID, gid=UID)) == {
+        "a": (b"one", False)
+    }
 
 
 @pytest.mark.parametrize("content", [b"", b"4096\n", b"4096\n{}", b"x\n" + manifest().to_json()])
@@ -257,10 +261,10 @@ def test_corrupt_manifest_is_detected(snapshots: Snapshots, root: Path, content:
     (root / str(UID) / "manifests" / snapshot_id).write_bytes(content)
     again = Snapshots(root)
     with pytest.raises(UnavailableError, match="is corrupt"):
-        again.unpack(snapshot_id, owner=UID, gid=UID)
+        again.unpack(snapshot_id, job_id="job", owner=UID, gid=UID)
     with pytest.raises(UnavailableError, match="is corrupt"):
         again.prune([(UID, snapshot_id)], unused_s=-1)
-    assert len(names_in(root / str(UID) / "blobs")) == 1, "nobody knows whether it is needed"
+    assert len(names_in(root / str(UID) / "blobs")) == 1, "it may still be needed"
     assert names_in(root / str(OTHER)) == [], "others do not suffer"
     again.prune([], unused_s=-1)
     assert names_in(root) == []
@@ -268,7 +272,7 @@ def test_corrupt_manifest_is_detected(snapshots: Snapshots, root: Path, content:
 
 def test_start_removes_leftovers_of_a_crash(snapshots: Snapshots, root: Path):
     snapshot_id = put(snapshots, a=b"a")
-    tree = snapshots.unpack(snapshot_id, owner=UID, gid=UID)
+    tree = snapshots.unpack(snapshot_id, job_id="job", owner=UID, gid=UID)
     before = names_in(root)
     for place in ("drafts", "trash"):
         (root / str(UID) / place / "half").mkdir()
@@ -277,7 +281,7 @@ def test_start_removes_leftovers_of_a_crash(snapshots: Snapshots, root: Path):
     (root / "README").touch()
     again = Snapshots(root)
     assert names_in(root) == sorted([*before, "README"])
-    assert again.unpack(snapshot_id, owner=UID, gid=UID) == tree
+    assert again.unpack(snapshot_id, job_id="job", owner=UID, gid=UID) == tree
 
 
 def test_root_that_cannot_be_created(tmp_path: Path):
@@ -298,3 +302,34 @@ def test_users_without_an_account_have_a_store_by_name(snapshots: Snapshots, roo
     kept.prune([("ann@lab", made)], unused_s=-1.0)
     assert kept.has(made, owner="ann@lab")
     assert not kept.has(odd, owner="../../etc")
+
+
+def test_every_job_has_its_own_copy_which_it_keeps(snapshots: Snapshots):
+    snapshot_id = put(snapshots, a=b"shipped")
+    first, second = (
+        snapshots.unpack(snapshot_id, job_id=job, owner=UID, gid=UID) for job in ("one", "two")
+    )
+    (first / "a").write_bytes(b"changed")
+    (first / "result").write_bytes(b"42")
+    assert tree_of(second) == {"a": (b"shipped", False)}
+    again = snapshots.unpack(snapshot_id, job_id="one", owner=UID, gid=UID)
+    assert (again, (again / "result").read_bytes()) == (first, b"42")
+
+
+def test_copies_of_ended_jobs_are_kept_for_a_time(snapshots: Snapshots):
+    snapshot_id = put(snapshots, a=b"a")
+    trees = [
+        snapshots.unpack(snapshot_id, job_id=job, owner=UID, gid=UID) for job in ("live", "ended")
+    ]
+    for each in trees:
+        os.utime(each.parent, (0, 0))
+    snapshots.prune_workdirs(["live"], unused_s=3600)
+    assert [each.exists() for each in trees] == [True, False]
+    snapshots.prune_workdirs([], unused_s=3600)
+    assert trees[0].exists(), "the time counts from the end of the job"
+
+
+@pytest.mark.parametrize("job_id", ["", ".", "../x", "a/b", "a\0"])
+def test_a_job_id_cannot_leave_the_folder(snapshots: Snapshots, job_id: str):
+    with pytest.raises(UserError, match="cannot be the name of a folder"):
+        snapshots.unpack(put(snapshots, a=b"a"), job_id=job_id, owner=UID, gid=UID)

@@ -48,7 +48,7 @@ def test_extracted_archive_equals_the_folder(tmp_path: Path) -> None:
         "latest": (LONG, False),
     }
     assert (tmp_path / "run.sh").stat().st_mtime == 1_700_000_000
-    assert (tmp_path / LONG).stat().st_mode & 0o777 == 0o777, "whoever runs there may add to it"
+    assert (tmp_path / LONG).stat().st_mode & 0o777 == 0o777, "any user of the pod may write"
 
 
 @pytest.mark.parametrize("found", [b"other", b"shorter"[:3], b"longer than it was"])

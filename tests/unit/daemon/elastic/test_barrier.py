@@ -157,7 +157,7 @@ def test_agent_with_lost_assignment_calls_the_others_after_a_restart() -> None:
     assert is_called(barrier, 0, at)
     found = arrive(barrier, 0, at)
     assert found is not None
-    # A turn that nobody was in before.
+    # No worker was in this turn before.
     assert (found.generation, found.turn) == (3, 3)
 
 
@@ -206,7 +206,7 @@ def test_round_is_broken_when_a_member_joins_again() -> None:
 def test_pause_is_gather_time_plus_last_start_time() -> None:
     session = BarrierSession(RendezvousBarrier(1, roster(0, 0, 1)))
     session.record_meeting(10.0)
-    assert session.pause_s() is None  # Nobody was called: they had come by themselves.
+    assert session.pause_s() is None  # No worker was called: all came by themselves.
     session.record_call(20.0)
     session.record_meeting(20.5)
     assert session.pause_s() == 0.5

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rota.core.explain.feasibility import FeasibilityChecker
-from rota.core.model.job import Estimate, GpuShare, JobSpec, Mode
+from rota.core.model.job import Estimate, GpuShare, JobSpec, Mode, Processes
 from rota.core.model.units import GIB
 from rota.daemon.errors import RefusedError
 from rota.daemon.jobs.admission import (
@@ -52,15 +52,62 @@ def test_a_command_without_options_is_one_worker_on_one_gpu():
     assert spec() == PLAIN
 
 
-def test_several_gpus_belong_to_one_worker_by_default():
-    assert spec(gpus="2") == replace(PLAIN, gpus=2)
-    assert spec(gpus="4", gpus_per_worker=2) == replace(
-        PLAIN, gpus=2, min_workers=2, max_workers=2, requested_workers=2
-    )
+PER_NODE = replace(PLAIN, processes=Processes.PER_NODE, max_nodes=1)
 
 
-def test_a_range_of_gpus_is_a_range_of_workers():
-    assert spec(gpus="1..4@2") == replace(PLAIN, max_workers=4, requested_workers=2)
+def test_several_gpus_belong_to_one_process_by_default():
+    two = replace(PER_NODE, min_workers=2, max_workers=2, requested_workers=2)
+    assert spec(gpus="2") == two
+    assert spec(gpus="2", mode="restart") == replace(two, mode=Mode.RESTART)
+
+
+def test_a_range_of_gpus_is_a_range_of_one_process():
+    assert spec(gpus="1..4") == replace(PER_NODE, max_workers=4)
+
+
+def test_a_size_to_start_with():
+    start = {"max_workers": 4, "requested_workers": 2, "start_units": 2}
+    assert spec(gpus="1..4@2") == replace(PER_NODE, **start)
+
+
+@pytest.mark.parametrize("mode", ["live", "torchrun"])
+def test_jobs_that_resize_in_place_have_a_process_for_each_gpu(mode: str):
+    assert spec(gpus="1..4", mode=mode) == replace(PLAIN, mode=Mode(mode), max_workers=4)
+
+
+def test_processes_for_several_gpus_each():
+    sized = {"gpus": 2, "min_workers": 2, "max_workers": 2, "requested_workers": 2}
+    assert spec(gpus="4", gpus_per_worker=2) == replace(PLAIN, **sized)
+    assert "leave it out" in refusal(gpus="4", gpus_per_worker=2, processes="per-node")
+    assert "use per-node, per-gpu" in refusal(gpus="4", processes="per-core")
+
+
+@pytest.mark.parametrize(
+    ("command", "nodes"),
+    [
+        (["python", "train.py"], 1),
+        (["torchrun", "train.py"], 0),
+        (["/opt/bin/torchrun", "--nnodes", "2", "train.py"], 0),
+        (["python", "-m", "torch.distributed.run", "train.py"], 0),
+        (["accelerate", "launch", "train.py"], 0),
+        (["python", "-m", "train"], 1),
+        (["python", "torchrun"], 1),
+    ],
+)
+def test_only_a_launcher_spans_nodes_by_default(command: list[str], nodes: int):
+    assert spec(command=command, gpus="2").max_nodes == nodes
+    assert spec(command=command, gpus="2", nodes=3).max_nodes == 3
+
+
+def test_too_few_nodes_are_refused_with_a_hint():
+    assert "requests 8 GPUs, at most 4 fit on 1 node" in refusal(gpus="8")
+
+
+def test_memory_is_reserved_on_each_gpu():
+    two = {"min_workers": 2, "max_workers": 2, "requested_workers": 2}
+    share = GpuShare(memory_bytes=6 * GIB)
+    expected = replace(PER_NODE, gpus=0, share=share, **two)
+    assert spec(gpus="2", gpu_memory="6GiB") == expected
 
 
 def test_shares():
@@ -249,7 +296,12 @@ def test_users_do_not_share_categories():
 
 
 def test_workers_with_more_gpus_have_another_category():
-    assert len({category(name="bert", gpus=gpus) for gpus in ("1", "2", "0.5", "0")}) == 4
+    assert len({category(name="bert", gpus=gpus) for gpus in ("1", "0.5", "0")}) == 3
+    assert category(name="bert", gpus="4", gpus_per_worker=2) != category(name="bert", gpus="4")
+
+
+def test_jobs_of_different_sizes_share_a_category():
+    assert len({category(name="bert", gpus=gpus) for gpus in ("1", "2", "1..4")}) == 1
 
 
 def test_the_default_image_is_part_of_the_category():
@@ -257,12 +309,12 @@ def test_the_default_image_is_part_of_the_category():
 
 
 def test_several_workers_in_containers_need_the_network_of_the_machine():
-    several = {"gpus": "1..4", "image": "torch"}
+    several = {"gpus": "1..4", "image": "torch", "processes": "per-gpu"}
     expected = "several workers in containers reach each other only on the machine's network"
     assert expected in refusal(**several)
     assert spec(**several, host_network=True).max_workers == 4
-    assert spec(gpus="2", image="torch").max_workers == 1
-    assert spec(gpus="1..4").max_workers == 4
+    assert spec(gpus="1..4", image="torch").max_workers == 4
+    assert spec(gpus="1..4", processes="per-gpu").max_workers == 4
 
 
 def test_pods_have_their_own_network():
@@ -274,7 +326,8 @@ def test_pods_have_their_own_network():
 
 @pytest.mark.parametrize("host_network", [False, True])
 def test_job_that_moved_here_gets_the_network_that_it_needs_here(host_network: bool):
-    several = {"gpus": "1..4", "image": "torch", "host_network": host_network, "is_moved": True}
+    several: dict[str, Any] = {"gpus": "1..4", "image": "torch", "processes": "per-gpu"}
+    several |= {"host_network": host_network, "is_moved": True}
     (on_the_machine,) = admitted(**several)
     assert on_the_machine.request.host_network
     (on_the_cluster,) = admitted(Defaults(are_contained=True), **several)

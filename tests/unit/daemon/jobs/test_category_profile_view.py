@@ -31,12 +31,12 @@ def waiting(lab: Lab, **more: object) -> Job:
 
 
 def by_size(figures: list[SizeFigure], kind: str) -> dict[int, SizeFigure]:
-    return {each.workers: each for each in figures if each.kind == kind}
+    return {each.gpus: each for each in figures if each.kind == kind}
 
 
 def test_without_measurements_the_prior_is_shown():
     figures = size_figures(waiting(Lab()), frozenset())
-    assert [(each.workers, each.kind, each.origin) for each in figures] == [
+    assert [(each.gpus, each.kind, each.origin) for each in figures] == [
         (n, FITTED, PRIOR) for n in (1, 2, 3, 4)
     ]
     assert {each.epoch_s for each in figures} == {None}

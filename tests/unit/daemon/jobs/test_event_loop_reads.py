@@ -20,6 +20,7 @@ from rota.daemon.jobs.exec_sessions import ExecSessions
 from rota.daemon.jobs.job_history import JobHistory
 from rota.daemon.jobs.job_logs import LogReader
 from rota.daemon.jobs.job_lookup import JobDirectory
+from rota.daemon.jobs.job_selection import JobAction
 from rota.daemon.jobs.job_service import JobService, JobViewSources
 from rota.daemon.jobs.submission import SubmissionService
 from rota.daemon.launch.local import LocalEnvironment
@@ -30,6 +31,7 @@ from rota.policies.registry import parse
 from rota.server.backend import NoGpuInfo
 from rota.store.records import JobFilter
 from rota.store.sqlite.store import SqliteStore
+from rota.wire.job_changes import JobSelection
 from rota.wire.jobs import JobRequest
 from tests.support.builders import QUICK, cluster
 from tests.unit.daemon.idle_engine import idle_engine
@@ -68,7 +70,7 @@ class Services:
         parts = ControllerDependencies(store, idle_engine(), lambda: 100.0, QUICK)
         self.controller = Controller(parts, parse("fifo"))
         self.directory = JobDirectory(self.controller, store)
-        self.history = JobHistory(self.directory, store)
+        self.history = JobHistory(self.directory, store, clock=lambda: 100.0)
         self.log_reader = LogReader(self.directory, idle_engine())
         self.exec_sessions = ExecSessions(self.directory, idle_engine())
         self.streams, self.timeouts = OpenStreams(), SimpleNamespace(keepalive_s=15.0)
@@ -128,8 +130,10 @@ OPERATIONS: dict[str, Operation] = {
     "list": lambda made, _: made.job_service.page(ADA, JobFilter(), before=None, limit=10),
     "show": lambda made, word: made.job_service.details(ADA, word),
     "profile": lambda made, word: made.job_service.profile(ADA, word),
-    "release": lambda made, word: made.job_service.release(ADA, word),
-    "cancel": lambda made, word: made.job_service.cancel(ADA, word),
+    "release": lambda made, word: made.job_service.change_one(ADA, word, action=JobAction.RELEASE),
+    "cancel": lambda made, word: made.job_service.change(
+        ADA, JobSelection(jobs=[word]), action=JobAction.CANCEL
+    ),
     "submit": lambda made, _: made.submissions.submit(ADA, [REQUEST], key="new"),
     "submit again": lambda made, _: made.submissions.submit(ADA, [REQUEST], key="key"),
     "submit after": lambda made, word: made.submissions.submit(

@@ -45,19 +45,21 @@ def test_feasibility_is_checked_against_the_current_nodes() -> None:
     kernel = Kernel(Rules())
     submission_service = service_of(kernel)
     kernel.apply(node(1), 0.0)
-    with pytest.raises(RefusedError, match="requests 2 GPUs per worker, largest node has 1"):
+    with pytest.raises(RefusedError, match="requests 2 GPUs, at most 1 fit on 1 node"):
         submission_service.admit(ADA, [TWO_GPUS])
     kernel.apply(node(2), 1.0)
     assert len(submission_service.admit(ADA, [TWO_GPUS])) == 1
     kernel.apply(node(1), 2.0)
-    with pytest.raises(RefusedError, match="requests 2 GPUs per worker, largest node has 1"):
+    with pytest.raises(RefusedError, match="requests 2 GPUs, at most 1 fit on 1 node"):
         submission_service.admit(ADA, [TWO_GPUS])
 
 
 def test_job_from_a_cluster_is_not_refused_over_its_network() -> None:
     kernel = Kernel(Rules())
     kernel.apply(node(2), 0.0)
-    request = JobRequest(command=["p"], gpus="1..2", image="torch", workdir="/")
+    request = JobRequest(
+        command=["p"], gpus="1..2", processes="per-gpu", image="torch", workdir="/"
+    )
     with pytest.raises(RefusedError, match="submit the job with --host-network"):
         service_of(kernel).admit(ADA, [request])
     (moved,) = service_of(kernel).admit(ADA, [request], is_moved=True)

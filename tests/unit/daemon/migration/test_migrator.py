@@ -20,9 +20,10 @@ from rota.daemon.access.authorization import Caller
 from rota.daemon.jobs.admission import Defaults
 from rota.daemon.jobs.forecaster import Forecaster
 from rota.daemon.jobs.job_lookup import JobDirectory
+from rota.daemon.jobs.job_selection import JobAction
 from rota.daemon.jobs.job_service import JobService, JobViewSources
 from rota.daemon.jobs.submission import SubmissionService
-from rota.daemon.jobs.wait_reasons import WaitReasons
+from rota.daemon.jobs.views import WaitReasons
 from rota.daemon.launch.launcher import SiteConfig, WorkerCredentials
 from rota.daemon.launch.programs import SubmittedProgram, pack
 from rota.daemon.migration.file_journal import FileMoveJournal
@@ -42,6 +43,7 @@ from tests.support.timeouts import PATIENCE_S
 
 JOB = JobId("1q1ghcmf")
 ANN = Caller("ann")
+HOUR_S = 3600.0
 
 
 class CrashError(Exception):
@@ -169,13 +171,18 @@ def life(
     *,
     do: Callable[[Here, Migrator], Awaitable[None]],
     secret: Drawer | None = None,
+    later_s: float = 0.0,
 ) -> None:
-    """One life of a daemon on this folder; on a cluster, with this Secret."""
+    """One life of a daemon on this folder, so much later; on a cluster, with this Secret."""
 
     async def live() -> None:
         store = SqliteStore(folder / "rota.db")
         engine: Any = Nowhere()
-        clock = asyncio.get_running_loop().time
+        loop = asyncio.get_running_loop()
+
+        def clock() -> float:
+            return loop.time() + later_s
+
         controller = Controller(
             ControllerDependencies(store, engine, clock, Rules()), parse("fifo")
         )
@@ -249,7 +256,7 @@ def until(
         return bool(secret.kept if secret else list((folder / "moves").glob("*.json")))
 
     async def wait(_: Here, __: Migrator) -> None:
-        # Nobody tells when a file is gone.
+        # There is no event for a deleted file.
         while not crashes.happened and is_left():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -269,12 +276,12 @@ def outcome(folder: Path) -> tuple[str, str]:
 @pytest.mark.parametrize("after", range(9))
 def test_crash_at_any_step_continues_the_move(tmp_path: Path, after: int) -> None:
     there = There()
-    life(tmp_path, there, Crashes(10_000), do=partial(submit, after="0.5s"))
+    life(tmp_path, there, Crashes(10_000), do=partial(submit, after="1h"))
     crashes = Crashes(after)
-    life(tmp_path, there, crashes, do=until(crashes, tmp_path))
+    life(tmp_path, there, crashes, do=until(crashes, tmp_path), later_s=HOUR_S)
     assert crashes.happened, "there are fewer moments than that"
     sound = Crashes(10_000)
-    life(tmp_path, there, sound, do=until(sound, tmp_path))
+    life(tmp_path, there, sound, do=until(sound, tmp_path), later_s=HOUR_S)
     assert outcome(tmp_path) == ("cancelled", "moved to lab as there-0")
     assert list(there.jobs.values()) == ["ready"]
     assert list((tmp_path / "moves").iterdir()) == []
@@ -283,11 +290,11 @@ def test_crash_at_any_step_continues_the_move(tmp_path: Path, after: int) -> Non
 @pytest.mark.parametrize("after", range(9))
 def test_another_replica_continues_the_move(tmp_path: Path, after: int) -> None:
     there, secret = There(), Drawer()
-    life(tmp_path, there, Crashes(10_000), do=partial(submit, after="0.5s"), secret=secret)
+    life(tmp_path, there, Crashes(10_000), do=partial(submit, after="1h"), secret=secret)
     assert b"secret" in secret.kept[JOB]
     for crashes in (Crashes(after), Crashes(10_000)):
         do = until(crashes, tmp_path, secret)
-        life(tmp_path, there, crashes, do=do, secret=secret)
+        life(tmp_path, there, crashes, do=do, secret=secret, later_s=HOUR_S)
     assert outcome(tmp_path) == ("cancelled", "moved to lab as there-0")
     assert list(there.jobs.values()) == ["ready"]
     assert secret.kept == {}
@@ -343,9 +350,9 @@ def test_job_cancelled_during_a_move_runs_nowhere(tmp_path: Path) -> None:
         hand_over = there.hand_over
 
         def and_cancel(target: MigrationTarget, transfer: JobTransfer) -> str:
-            asyncio.run_coroutine_threadsafe(here.job_service.cancel(ANN, JOB), loop).result(
-                PATIENCE_S
-            )
+            asyncio.run_coroutine_threadsafe(
+                here.job_service.change_one(ANN, JOB, action=JobAction.CANCEL), loop
+            ).result(PATIENCE_S)
             return hand_over(target, transfer)
 
         there.hand_over = and_cancel  # type: ignore[method-assign]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from rota.api.listeners import TcpListener
 from rota.core.model.commands import Command, StartWorkers, StopWorkers
 from rota.core.model.events import JobSubmitted, NodeSeen, WorkersExited
 from rota.core.model.job import Ended, JobId
@@ -31,7 +32,7 @@ PROGRAM = '{"request":{"command":["p"]}}'
 
 
 class Engine:
-    """Remembers whom it was told to start."""
+    """Records the jobs that it was told to start."""
 
     def __init__(self) -> None:
         self.started: list[JobId] = []
@@ -82,6 +83,8 @@ def test_a_job_that_the_store_rejects_is_cancelled() -> None:
         await controller.durable(written[1])
         async with asyncio.timeout(PATIENCE_S):
             await engine.is_told.wait()
+            while A in controller.jobs:
+                await controller.changed()
         assert (engine.started, list(controller.jobs), controller.trouble) == ([B], [B], "")
         assert set(objects.found) == {B}
         await controller.close()
@@ -138,7 +141,7 @@ class Stumbling(Engine):
 
 
 class Clock:
-    """Stands still. Once it is broken, whoever looks first stumbles."""
+    """Stands still. Once it is broken, the next read raises an error."""
 
     is_broken = False
 
@@ -199,7 +202,7 @@ def test_a_bug_while_jobs_stop_breaks_the_daemon() -> None:
     """Scheduling is paused by then: otherwise the daemon would neither work nor stop."""
 
     async def play(controller: Controller, engine: Stumbling, clock: Clock) -> None:
-        setup = DaemonSetup("fake", DaemonAddress("", ""), "fifo", Path("policy"))
+        setup = DaemonSetup("fake", DaemonAddress("", TcpListener(None)), "fifo", Path("policy"))
         stumbling: Any = engine
         cluster_service = ClusterService(
             controller, stumbling, gpus=NoGpuInfo(), setup=setup, clock=clock

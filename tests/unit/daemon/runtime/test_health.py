@@ -10,6 +10,7 @@ from rota.daemon.runtime import health
 from rota.daemon.runtime.health import DaemonHealth
 from rota.errors import StoreError, StoreErrorKind, UnavailableError, UserError
 from rota.store.memory import MemoryStore
+from tests.support.timeouts import PATIENCE_S
 
 FULL = StoreError(StoreErrorKind.FULL, "rota.db: no space left", "make room")
 
@@ -64,8 +65,8 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def until_sound(subject: DaemonHealth) -> None:
-    async with asyncio.timeout(60):
-        while subject.trouble:  # noqa: ASYNC110 - nobody is told; it is a matter of turns
+    async with asyncio.timeout(PATIENCE_S):
+        while subject.trouble:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
 
 
@@ -121,7 +122,7 @@ def test_an_error_of_the_user_during_recovery_is_retried() -> None:
 def test_a_bug_during_recovery_breaks_the_daemon() -> None:
     async def scenario(subject: DaemonHealth, _: list[str]) -> None:
         subject.fail(FULL)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await subject.broken.wait()
         assert "a bug in rota (KeyError)" in subject.trouble
 

@@ -41,7 +41,7 @@ def test_repeated_initial_progress_is_not_sent(said: dict[str, Any], heard: floa
         (1.0, {"epochs_done": 3.0, "epochs_total": 4.0}, 4.0),
         (1.0, {"epochs_done": 0.0, "steps_done": 5}, None),
     ],
-    ids=["nobody knows", "the user knows", "the user was wrong", "it knows", "it counts none"],
+    ids=["unknown", "from the user", "beyond the user's", "from the program", "no epochs"],
 )
 def test_total_epochs_are_never_invented(
     promised: float, said: dict[str, Any], total: float | None

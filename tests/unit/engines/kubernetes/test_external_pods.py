@@ -117,7 +117,7 @@ def brought_up(found: Object, attempt: int) -> tuple[list[str], list[PodTerminat
 
     async def play(cluster: KubeClient) -> None:
         placement = PodPlacement(
-            WorkerId(JobId("job"), attempt, 0), 0, 0, 1, Slot(NodeId("n1"), (0,))
+            WorkerId(JobId("job"), attempt, 0), 0, 0, (Slot(NodeId("n1"), (0,)),)
         )
         plain = ExternalPodBinder(cluster, pod_tracker, see=see, give_up=give_up)
         await plain.launch(placement, f"mine/{found['metadata']['uid']}")

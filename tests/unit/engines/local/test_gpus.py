@@ -98,10 +98,10 @@ def test_driver_failure_marks_known_gpus_with_a_problem() -> None:
     problem = "GPU driver does not respond: unknown error"
     name = before[0].name
     assert found.read() == (
-        GpuReading(0, "GPU-a", name, 40 * GIB, problem=problem),
-        GpuReading(1, "GPU-b", name, 40 * GIB, problem=problem),
+        GpuReading(0, "GPU-a", name, 40 * GIB, problem=problem, is_missing=True),
+        GpuReading(1, "GPU-b", name, 40 * GIB, problem=problem, is_missing=True),
     )
-    assert gpus.node_of(found).gpus == ()
+    assert gpus.node_of(found).missing_gpus == {0, 1}
     fake_nvml.count_error = 0
     assert found.read() == before
 

@@ -1,5 +1,7 @@
 """Rendering of a start command into one spec per worker."""
 
+import pytest
+
 from rota.core.model.allocation import Slot
 from rota.core.model.commands import StartWorkers
 from rota.core.model.job import JobId
@@ -34,14 +36,21 @@ def test_a_worker_without_gpus_sees_none() -> None:
     assert spec.env["CUDA_VISIBLE_DEVICES"] == ""
 
 
-def test_single_worker_with_several_gpus_gets_no_local_rank() -> None:
+@pytest.mark.parametrize("gpus", [(0,), (0, 1)])
+def test_a_single_worker_gets_no_world_size(gpus: tuple[int, ...]) -> None:
     """Lightning, for example, waits for other processes if it finds a local rank."""
-    [alone] = specs(Program(("p",)), Slot(NODE, (0, 1)))
-    assert not {"LOCAL_RANK", "LOCAL_WORLD_SIZE"} & alone.env.keys()
-    assert (alone.env["RANK"], alone.env["WORLD_SIZE"]) == ("0", "1")
-    for slots in ([Slot(NODE, (0,))], [Slot(NODE, (0, 1)), Slot(NODE, (2, 3))]):
-        last = specs(Program(("p",)), *slots)[-1]
-        assert last.env["LOCAL_RANK"] == str(len(slots) - 1)
+    [alone] = specs(Program(("p",)), Slot(NODE, gpus))
+    assert not {"WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"} & alone.env.keys()
+    assert (alone.env["RANK"], alone.env["ROTA_PROCESSES"]) == ("0", "1")
+    assert alone.env["NUM_GPUS"] == alone.env["ROTA_GPUS"] == str(len(gpus))
+
+
+def test_several_workers_know_the_size_of_their_job() -> None:
+    slots = [Slot(NODE, (0, 1)), Slot(NODE, (2, 3))]
+    last = specs(Program(("p",)), *slots)[-1].env
+    assert (last["RANK"], last["LOCAL_RANK"], last["WORLD_SIZE"]) == ("1", "1", "2")
+    assert (last["NUM_GPUS"], last["ROTA_GPUS"], last["ROTA_NODES"]) == ("2", "4", "1")
+    assert (last["ROTA_PROCESSES"], last["CUDA_VISIBLE_DEVICES"]) == ("2", "2,3")
 
 
 def test_mps_limits_the_memory_of_a_share() -> None:
@@ -57,6 +66,14 @@ def test_mps_limits_the_memory_of_a_share() -> None:
     assert held.env["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
     [whole] = specs(Program(("p",)), Slot(NODE, (1,)), host=host)
     assert "CUDA_MPS_PIPE_DIRECTORY" not in whole.env
+
+
+def test_a_share_of_two_gpus_limits_each_of_them() -> None:
+    host = HostCapabilities(mps_pipe_dir="/run/mps")
+    [held] = specs(Program(("p",)), Slot(NODE, (1, 3), 6 * GIB, 0.5), host=host)
+    assert held.env["CUDA_VISIBLE_DEVICES"] == "1,3"
+    assert held.env["ROTA_GPU_MEMORY_BYTES"] == str(6 * GIB)
+    assert held.env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=6144M,1=6144M"
 
 
 def test_container_with_a_share_reaches_mps() -> None:

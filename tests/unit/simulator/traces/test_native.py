@@ -5,7 +5,7 @@ import pytest
 
 from rota.core.estimation.speed_model import PRIOR_SPEEDUPS
 from rota.core.model.allocation import Slot
-from rota.core.model.job import Estimate, GpuShare, JobSpec, Mode
+from rota.core.model.job import Estimate, GpuShare, JobSpec, Mode, Processes
 from rota.core.model.node import NodeId
 from rota.core.model.units import GIB
 from rota.errors import InputError
@@ -34,6 +34,13 @@ def test_the_needed_columns_alone(tmp_path: Path):
         "job", min_workers=2, max_workers=2, requested_workers=2, estimate=Estimate(60, 2)
     )
     assert job.runtime.run_s(slots(2)) == pytest.approx(60)
+
+
+def test_processes_and_nodes(tmp_path: Path):
+    spec = read(tmp_path, gpus="1..4", processes="per-node", nodes=1).spec
+    assert (spec.processes, spec.max_nodes) == (Processes.PER_NODE, 1)
+    with pytest.raises(InputError, match="must be one of per-node, per-gpu"):
+        read(tmp_path, gpus="1..4", processes="per-core")
 
 
 def test_every_column(tmp_path: Path):

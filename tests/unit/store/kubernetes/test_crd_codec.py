@@ -27,7 +27,7 @@ def test_the_real_end_replaces_the_expected_finish() -> None:
 
 @pytest.mark.parametrize("user", ["ann", "ann.b", "ann@lab.example", "sa.team-a.trainer"])
 def test_the_object_has_the_exact_name_of_its_owner(user: str) -> None:
-    """Those who guard the objects compare it with whoever edits or deletes one."""
+    """The admission policy compares it with the user who edits or deletes the object."""
     accepted = json.dumps({"user": user, "program": '{"request": {}}'})
     meta = body_of("x", JobId("x"), accepted=accepted, key=b"k")["metadata"]
     assert user_of(meta, default="nobody") == user

@@ -15,7 +15,7 @@ def test_the_watermark_stays_below_a_job_without_status() -> None:
     assert watermark.next_row() == {}
     watermark.settle(B)
     assert watermark.next_row() == {ROW: C}
-    assert not watermark.covers(C), "nobody else knows it yet"
+    assert not watermark.covers(C), "not acknowledged yet"
     watermark.acknowledge({ROW: C})
     assert watermark.covers(B)
     assert not watermark.covers(D)

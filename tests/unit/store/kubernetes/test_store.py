@@ -34,6 +34,7 @@ from rota.store.memory import MemoryStore
 from rota.store.records import Submission, Token, TokenScope
 from tests.support.builders import QUICK, cluster, job
 from tests.support.fake_object_api import FakeObjectApi
+from tests.support.timeouts import PATIENCE_S
 
 KEY = b"k" * 32
 NODES = cluster("1x4")
@@ -138,7 +139,7 @@ def test_every_attempt_is_fenced() -> None:
 
 
 def test_a_status_keeps_the_accepted_content() -> None:
-    """Whoever may edit the object may take its annotations away."""
+    """A user who may edit the object may remove its annotations."""
 
     async def scenario(site: Site) -> None:
         await site.submit(A)
@@ -540,10 +541,10 @@ def test_a_bug_in_the_local_store_fails_writes_until_resume() -> None:
         site.local.write = stumble  # type: ignore[method-assign]
         for each in (A, B):
             with pytest.raises(StoreError, match="KeyError"):
-                await asyncio.wait_for(site.submit(each), 30)
+                await asyncio.wait_for(site.submit(each), PATIENCE_S)
         site.local.write = partial(write, site.local)  # type: ignore[method-assign]
-        await asyncio.wait_for(asyncio.wrap_future(site.store.resume()), 30)
-        await asyncio.wait_for(site.submit(C), 30)
+        await asyncio.wait_for(asyncio.wrap_future(site.store.resume()), PATIENCE_S)
+        await asyncio.wait_for(site.submit(C), PATIENCE_S)
         assert site.local.job(C) is not None
         await asyncio.to_thread(site.store.close)
 
@@ -576,7 +577,7 @@ def test_a_failed_background_task_breaks_the_store() -> None:
         # A value that is no pending write, as only a bug could queue it.
         site.store._queue.put_nowait("bug")  # type: ignore[arg-type]
         with pytest.raises(RotaError, match="stopped writing"):
-            await asyncio.wait_for(site.store.broken(), 30)
+            await asyncio.wait_for(site.store.broken(), PATIENCE_S)
         await asyncio.to_thread(site.store.close)
 
     asyncio.run(scenario())
@@ -593,9 +594,9 @@ def test_a_bug_in_the_writer_leaves_no_write_without_an_answer(
         monkeypatch.setattr(site.store, "_skip_until_resumed", stumble)
         writes = [site.store.write(Batch()), site.store.write(Batch())]
         with pytest.raises(RotaError, match="stopped writing"):
-            await asyncio.wait_for(site.store.broken(), 30)
+            await asyncio.wait_for(site.store.broken(), PATIENCE_S)
         writes += [site.store.write(Batch()), site.store.resume()]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             for each in writes:
                 with pytest.raises(StoreError, match="stopped writing"):
                     await asyncio.wrap_future(each)

@@ -35,10 +35,10 @@ class Heard:
 @pytest.mark.parametrize(
     ("opened", "generation", "is_broken", "aborted"),
     [
-        pytest.param(4, 5, True, 1, id="the step that waits for the dead is broken off"),
-        pytest.param(4, 5, False, 0, id="nobody is gone: the step is finished"),
+        pytest.param(4, 5, True, 1, id="a worker is dead: the step is aborted"),
+        pytest.param(4, 5, False, 0, id="all workers live: the step is finished"),
         pytest.param(5, 5, True, 0, id="the order is repeated while it is followed"),
-        pytest.param(5, 6, True, 1, id="somebody is gone from those who come together"),
+        pytest.param(5, 6, True, 1, id="a joining worker is dead: the step is aborted"),
     ],
 )
 def test_orders_that_abort_a_step(
@@ -55,10 +55,10 @@ NEWER = Orders(switch=Switch(6, [Member(1, "127.0.0.1:1")], is_broken=False))
 @pytest.mark.parametrize(
     ("forming_for_s", "orders", "aborted"),
     [
-        pytest.param(60.0, NEWER, 1, id="somebody who has heard of a newer one does not come"),
-        pytest.param(60.0, Orders(stop="preempted"), 1, id="somebody who is to stop does not come"),
-        pytest.param(60.0, Orders(), 0, id="there is nothing better to do"),
-        pytest.param(-60.0, NEWER, 0, id="they are about to come"),
+        pytest.param(60.0, NEWER, 1, id="a worker knows a newer generation"),
+        pytest.param(60.0, Orders(stop="preempted"), 1, id="a worker has to stop"),
+        pytest.param(60.0, Orders(), 0, id="no other order"),
+        pytest.param(-60.0, NEWER, 0, id="the wait has just begun"),
     ],
 )
 def test_orders_that_abort_a_forming_group(

@@ -54,7 +54,7 @@ def test_each_sample_is_used_once_for_any_sizes(
         shares = [share(ordered, used, batch=batch, rank=rank, size=size) for rank in range(size)]
         assert sum(each.weight for each in shares) == pytest.approx(1.0)
         seen += [sample for each in shares if each.weight for sample in each.samples]
-        assert all(each.samples for each in shares), "all compute, so that nobody waits"
+        assert all(each.samples for each in shares), "all compute, so that no worker waits"
         used += shares[0].n_together
         turn += 1
     assert sorted(seen) == list(range(length))

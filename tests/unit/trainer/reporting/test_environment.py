@@ -10,6 +10,7 @@ from rota_trainer.reporting.environment import read_environment
 
 OF_ROTA = {"ROTA_WORKER": "j/1/1/n", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
 ALONE = {"ROTA_WORKER": "j/1/0/n", "RANK": "0", "WORLD_SIZE": "1"}
+LAUNCHED = {"ROTA_WORKER": "j/1/0/n", "RANK": "0", "ROTA_PROCESSES": "1", "WORLD_SIZE": "2"}
 AGENTS = {"ROTA_WORKER": "j/1/1/n", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "j"}
 
 
@@ -21,6 +22,8 @@ AGENTS = {"ROTA_WORKER": "j/1/1/n", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "j
         (ALONE, 0, True),
         ({**ALONE, "LOCAL_RANK": "0"}, 0, True),
         ({**ALONE, "LOCAL_RANK": "1"}, 1, False),
+        ({**LAUNCHED, "LOCAL_RANK": "0"}, 0, True),
+        ({**LAUNCHED, "LOCAL_RANK": "1"}, 1, False),
         ({**AGENTS, "RANK": "2", "LOCAL_RANK": "0"}, 2, True),
         ({**AGENTS, "RANK": "3", "LOCAL_RANK": "1"}, 3, False),
     ],
@@ -30,6 +33,8 @@ AGENTS = {"ROTA_WORKER": "j/1/1/n", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "j
         "a worker with several GPUs",
         "a launcher's first in it",
         "a launcher's second in it",
+        "the first of a framework that sets the size of the world",
+        "the second of a framework that sets the size of the world",
         "an agent's first",
         "an agent's second",
     ],

@@ -68,8 +68,9 @@ def _umask(text: str) -> int | None:
 def _is_reporter(env: Mapping[str, str]) -> bool:
     """Whether this process reports. If torchrun or a framework started several processes in one
     worker, only the first one reports. LOCAL_RANK alone does not show this: rota sets it too if
-    there are several workers on a node."""
-    is_launched = bool(env.get("TORCHELASTIC_RUN_ID")) or _number(env, "WORLD_SIZE") <= 1
+    the job has several workers. A framework may change WORLD_SIZE, but not ROTA_PROCESSES."""
+    n_workers = _number(env, "ROTA_PROCESSES", default=_number(env, "WORLD_SIZE"))
+    is_launched = bool(env.get("TORCHELASTIC_RUN_ID")) or n_workers <= 1
     return not (is_launched and _number(env, "LOCAL_RANK") > 0)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.client
 import json
 import socket
+import ssl
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -46,6 +48,25 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
+
+
+class _PinnedConnection(http.client.HTTPSConnection):
+    """TLS with one trusted certificate. It is checked before the first request, which has the
+    token."""
+
+    def __init__(self, host: str, port: int | None, *, fingerprint: str, timeout: float) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        super().__init__(host, port, timeout=timeout, context=context)
+        self._fingerprint = fingerprint
+
+    def connect(self) -> None:
+        super().connect()
+        certificate = cast("ssl.SSLSocket", self.sock).getpeercert(binary_form=True) or b""
+        if hashlib.sha256(certificate).hexdigest() != self._fingerprint:
+            self.close()
+            raise ssl.SSLError("the daemon has an unknown certificate")
 
 
 class DaemonConnection:
@@ -115,7 +136,8 @@ def _connection(url: str, timeout_s: float) -> http.client.HTTPConnection:
     if parts.scheme == "unix":
         return _UnixConnection(parts.path, timeout_s)
     if parts.scheme == "https":
-        return http.client.HTTPSConnection(
-            parts.hostname or "localhost", parts.port, timeout=timeout_s
-        )
+        host, fingerprint = parts.hostname or "localhost", parts.fragment.partition("=")[2]
+        if fingerprint:
+            return _PinnedConnection(host, parts.port, fingerprint=fingerprint, timeout=timeout_s)
+        return http.client.HTTPSConnection(host, parts.port, timeout=timeout_s)
     return http.client.HTTPConnection(parts.hostname or "localhost", parts.port, timeout=timeout_s)

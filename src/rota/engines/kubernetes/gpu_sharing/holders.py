@@ -74,8 +74,8 @@ class GpuHolders:
         self._holders: dict[GpuLocation, GpuHolder] = {}
         self._ended: list[GpuHolder] = []
         """Placeholder pods that have ended, for example after an eviction."""
-        self._waiting: dict[WorkerId, GpuLocation] = {}
-        """Workers that wait for the id of their GPU."""
+        self._waiting: dict[WorkerId, list[GpuLocation]] = {}
+        """Workers that wait for the ids of these GPUs."""
         self._reported: set[WorkerId] = set()
         self._changed = asyncio.Event()
 
@@ -95,7 +95,7 @@ class GpuHolders:
         if holder.name == meta["name"]:
             holder.uid = meta["uid"]
             # Keep the first id: the annotation may have been edited.
-            holder.uuid = holder.uuid or part(meta, "annotations").get(naming.SHARED_GPU, "")
+            holder.uuid = holder.uuid or part(meta, "annotations").get(naming.SHARED_GPUS, "")
             holder.is_running = stage_of(pod) is PodStage.RUNNING
             holder.see_problem(holder_problem(pod))
         self._wake_waiters()
@@ -117,9 +117,10 @@ class GpuHolders:
         """Workers whose shared GPU has no placeholder pod, for any reason."""
         alive = self._pod_tracker.alive()
         places = {
-            (pod_state.node or pod_state.planned, pod_state.gpus[0])
+            (pod_state.node or pod_state.planned, index)
             for pod_state in alive
             if _is_sharer(pod_state)
+            for index in pod_state.gpus
         }
         return [
             worker
@@ -133,7 +134,7 @@ class GpuHolders:
 
     def pop_unused(self) -> list[GpuHolder]:
         """Holders without workers. They are no longer tracked."""
-        wanted = set(self._waiting.values())
+        wanted = {location for locations in self._waiting.values() for location in locations}
         unused = [
             location
             for location in self._holders
@@ -147,26 +148,24 @@ class GpuHolders:
         """Lasting problems that keep a GPU from being held, for the owners of the waiting
         workers, each once."""
         found: dict[WorkerId, str] = {}
-        for worker, location in self._waiting.items():
-            holder = self._holders.get(location)
-            if (
-                holder
-                and holder.problem
-                and not holder.problem.is_race
-                and worker not in self._reported
-            ):
-                found[worker] = _not_shared(location, holder.problem.message)
+        for worker, locations in self._waiting.items():
+            for location in locations if worker not in self._reported else ():
+                holder = self._holders.get(location)
+                if holder and holder.problem and not holder.problem.is_race:
+                    found[worker] = _not_shared(location, holder.problem.message)
         self._reported |= found.keys()
         return found
 
     # -- hold and release -----------------------------------------------------------------------
 
     async def hold(self, placement: PodPlacement) -> str:
-        """The id of the GPU that a worker shares. The GPU is held when this returns."""
-        location = placement.slot.node, placement.slot.gpus[0]
-        self._waiting[placement.worker] = location
+        """The ids of the GPUs that a worker shares, with commas between them. The GPUs are held
+        when this returns."""
+        node, worker = placement.slot.node, placement.worker
+        locations: list[GpuLocation] = [(node, index) for index in placement.slot.gpus]
+        self._waiting[worker] = locations
         try:
-            return await self._hold(location, placement.worker)
+            return ",".join([await self._hold(each, worker) for each in locations])
         finally:
             del self._waiting[placement.worker]
             self._reported.discard(placement.worker)
@@ -182,7 +181,7 @@ class GpuHolders:
         holder = self._holders.get(location)
         is_new = holder is None
         holder = holder or self._holders.setdefault(
-            location, GpuHolder(naming.placeholder_name(worker))
+            location, GpuHolder(naming.placeholder_name(worker, location[1]))
         )
         try:
             async with asyncio.timeout(self._settings.bind_patience_s + REPORT_TIMEOUT_S) as limit:
@@ -241,7 +240,7 @@ class GpuHolders:
             holder.problem = found if output or holder.problem is None else holder.problem
             return
         holder.uuid, holder.problem = found, None
-        notes = {"metadata": {"annotations": {naming.SHARED_GPU: holder.uuid}}}
+        notes = {"metadata": {"annotations": {naming.SHARED_GPUS: holder.uuid}}}
         await self._client.amend(PODS, holder.name, body=notes)
 
     def _sharers(self, location: GpuLocation) -> list[PodState]:

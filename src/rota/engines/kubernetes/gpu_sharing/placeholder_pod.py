@@ -48,7 +48,7 @@ def can_be_shared(gpu_resource: str) -> bool:
 def placeholder(location: GpuLocation, worker: WorkerId, *, settings: KubernetesSettings) -> Object:
     node, index = location
     labels = {naming.MANAGED_BY: MANAGER, naming.ROLE: naming.PLACEHOLDER}
-    meta = {"name": naming.placeholder_name(worker), "labels": labels}
+    meta = {"name": naming.placeholder_name(worker, index), "labels": labels}
     resources = {"cpu": "10m", "memory": "32Mi", settings.gpu_resource: "1"}
     container = {
         "name": naming.CONTAINER,

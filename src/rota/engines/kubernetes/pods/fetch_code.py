@@ -3,10 +3,12 @@
 An image's Python gets this file as text, so it uses only the standard library of any version.
 """
 
+import hashlib
 import http.client
 import json
 import os
 import shutil
+import ssl
 import sys
 import tarfile
 import time
@@ -22,10 +24,27 @@ FIRST_SERVER_ERROR = 500
 TRANSIENT_ERRORS = (OSError, EOFError, ValueError, tarfile.TarError, http.client.HTTPException)
 
 
+def trusted(address: str, fingerprint: str) -> ssl.SSLContext | None:
+    """Trusts the one certificate with this fingerprint; None without a fingerprint."""
+    if not fingerprint:
+        return None
+    host, _, port = address.partition("://")[2].rpartition(":")
+    pem = ssl.get_server_certificate((host.strip("[]"), int(port)))
+    if hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest() != fingerprint:
+        raise OSError("the daemon has an unknown certificate")
+    context = ssl.create_default_context(cadata=pem)
+    context.check_hostname = False
+    return context
+
+
 def fetch(folder: str) -> None:
     url, token = os.environ["ROTA_URL"], os.environ["ROTA_TOKEN"]
-    request = urllib.request.Request(url + "/v1/code", headers={"Authorization": "Bearer " + token})
-    with urllib.request.urlopen(request, timeout=READ_TIMEOUT_S) as response:
+    address, _, fragment = url.partition("#")
+    context = trusted(address, fragment.partition("=")[2])
+    request = urllib.request.Request(
+        address + "/v1/code", headers={"Authorization": "Bearer " + token}
+    )
+    with urllib.request.urlopen(request, timeout=READ_TIMEOUT_S, context=context) as response:
         with tarfile.open(fileobj=response, mode="r|") as archive:
             # The daemon validated the snapshot, including its links, when it was shipped.
             archive.extraction_filter = lambda member, _: member

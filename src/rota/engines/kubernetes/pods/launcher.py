@@ -180,7 +180,7 @@ class PodLauncher:
         notes = {naming.MASTER_ADDRESS: master} if master else {}
         try:
             if placement.slot.share_bytes:
-                notes[naming.SHARED_GPU] = await self._gpu_holders.hold(placement)
+                notes[naming.SHARED_GPUS] = await self._gpu_holders.hold(placement)
             patch = ungate_patch(placement.slot, uid=pod_state.uid, notes=notes)
             await self._retry(
                 partial(self._patch, pod_state, patch), pod_state.worker, what=pod_state.name

@@ -13,6 +13,7 @@ from rota.engines.kubernetes.pods.token_secret import VARIABLE as TOKEN
 from rota.engines.kubernetes.pods.token_secret import token_env
 from rota.engines.kubernetes.pods.volumes import volumes_of
 from rota.engines.kubernetes.settings import KubernetesSettings
+from rota.engines.worker_environment import size_variables
 from rota.kube.quantities import format_cpus, format_integer
 from rota.kube.resources import MANAGER, TRAINING_JOBS, Object
 
@@ -175,13 +176,12 @@ def _environment(placement: PodPlacement, program: Program) -> list[Object]:
         "ROTA_GENERATION": str(placement.generation),
         "ROTA_WORKER": f"{worker.job_id}/{worker.attempt}/{worker.worker}",
         naming.GPUS_VARIABLE: _numbers(slot),
-        "RANK": str(placement.rank),
-        # Each pod sees only its own GPUs, numbered from 0.
-        "LOCAL_RANK": "0",
-        "WORLD_SIZE": str(placement.size),
-        "LOCAL_WORLD_SIZE": "1",
+        **size_variables(placement.allocation, placement.rank),
         "MASTER_PORT": str(MASTER_PORT),
     }
+    if len(placement.allocation) > 1:
+        # Each pod sees only its own GPUs, numbered from 0.
+        plain |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     if worker.attempt > 1:
         plain["ROTA_RESTARTED"] = "1"
     if slot.share_bytes:
@@ -209,7 +209,7 @@ def _downward_api_env(placement: PodPlacement) -> dict[str, str]:
         "MASTER_ADDR": master,
     }
     if placement.slot.share_bytes:
-        gpu = _annotation_path(naming.SHARED_GPU)
+        gpu = _annotation_path(naming.SHARED_GPUS)
         from_fields |= {"CUDA_VISIBLE_DEVICES": gpu, "NVIDIA_VISIBLE_DEVICES": gpu}
     return from_fields
 

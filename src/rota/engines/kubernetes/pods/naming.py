@@ -21,9 +21,9 @@ GATE = "rota.dev/plan"
 """No scheduler binds a pod with this gate."""
 FINALIZER = "rota.dev/ending"
 """Keeps the pod object until its end was reported."""
-MASTER_ADDRESS, SHARED_GPU = "rota.dev/master-addr", "rota.dev/card"
-"""Annotations that are set when the gate is removed: the address of rank 0, and the id of a
-shared GPU."""
+MASTER_ADDRESS, SHARED_GPUS = "rota.dev/master-addr", "rota.dev/card"
+"""Annotations that are set when the gate is removed: the address of rank 0, and the ids of
+shared GPUs, with commas between them."""
 NODE, GPUS, SHARE, LOG = "rota.dev/node", "rota.dev/gpus", "rota.dev/share", "rota.dev/log"
 """Annotations that are set at creation: the planned node, the indices of its GPUs there, the
 bytes of a share, and the log limits."""
@@ -52,9 +52,10 @@ def pod_name(worker: WorkerId, generation: int) -> str:
     return f"rota-{slug(worker.job_id)}-a{worker.attempt}-g{generation}-w{worker.worker}"
 
 
-def placeholder_name(worker: WorkerId) -> str:
-    """Named after the first worker that needs the GPU."""
-    return f"{_PLACEHOLDER_PREFIX}{slug(worker.job_id)}-a{worker.attempt}-w{worker.worker}"
+def placeholder_name(worker: WorkerId, gpu: int) -> str:
+    """Named after the first worker that needs the GPU, and the index of the GPU on its node."""
+    name = f"{slug(worker.job_id)}-a{worker.attempt}-w{worker.worker}-{gpu}"
+    return f"{_PLACEHOLDER_PREFIX}{name}"
 
 
 def slug(text: str) -> str:

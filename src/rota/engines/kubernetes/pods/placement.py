@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rota.core.model.allocation import Slot
+from rota.core.model.allocation import Allocation, Slot
 from rota.core.model.commands import ChangeMembership, StartWorkers
 from rota.engines.interface import WorkerId
 
 
 @dataclass(frozen=True, slots=True)
 class PodPlacement:
-    """One worker: its rank in the job, and its slot on a node."""
+    """One worker: its rank in the job, and the slots of all workers, in the order of ranks."""
 
     worker: WorkerId
     generation: int
     rank: int
-    size: int
-    slot: Slot
+    allocation: Allocation
+
+    @property
+    def slot(self) -> Slot:
+        return self.allocation[self.rank]
 
 
 def placements(command: StartWorkers | ChangeMembership) -> list[PodPlacement]:
@@ -29,8 +32,7 @@ def placements(command: StartWorkers | ChangeMembership) -> list[PodPlacement]:
             WorkerId(command.job_id, command.attempt, number),
             command.generation,
             rank,
-            len(command.allocation),
-            slot,
+            command.allocation,
         )
-        for rank, (number, slot) in enumerate(zip(numbers, command.allocation, strict=True))
+        for rank, number in enumerate(numbers)
     ]

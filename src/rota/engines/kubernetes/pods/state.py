@@ -60,8 +60,8 @@ class PodState:
     """A user created it, so the user deletes it."""
     tolerations: frozenset[str] = DEFAULT_TOLERATIONS
     """The tolerations of an external pod; those of other pods are in the settings."""
-    shared_gpu: str = ""
-    """The id of the GPU that it shares."""
+    shared_gpus: tuple[str, ...] = ()
+    """The ids of the GPUs that it shares."""
     token_secret: str = ""
     """The name of the Secret with its token."""
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -96,7 +96,7 @@ def pod_state_of(pod: Object, worker: WorkerId) -> PodState:
         tolerations=toleration_keys(parts(part(pod, "spec"), "tolerations"))
         if is_external
         else DEFAULT_TOLERATIONS,
-        shared_gpu=notes.get(naming.SHARED_GPU, ""),
+        shared_gpus=tuple(filter(None, notes.get(naming.SHARED_GPUS, "").split(","))),
         devices=_devices(pod),
         token_secret=naming.token_secret(pod),
     )

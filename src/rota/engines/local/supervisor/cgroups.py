@@ -33,14 +33,37 @@ def make(spec: WorkerSpec) -> list[str]:
     return notes
 
 
+def fork_into(spec: WorkerSpec) -> int:
+    """Fork a process that is born in the worker's group of version 2, if it has one. To move a
+    process there later, the kernel first waits for all CPUs, for 10 ms and more."""
+    unified = next((each for each in spec.cgroups.values() if _is_unified(each)), "")
+    try:
+        fd = os.open(unified, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return os.fork()
+    try:
+        return proc.fork_into_cgroup(fd)
+    except OSError:
+        # An old kernel, or a group that the process must enter by itself.
+        return os.fork()
+    finally:
+        os.close(fd)
+
+
 def join(spec: WorkerSpec) -> None:
-    """Move this process into the groups. Call it in the worker's process, before it drops its
-    privileges."""
+    """Move this process into the groups, where it is not there yet. Call it in the worker's
+    process, before it drops its privileges."""
     for folder in dict.fromkeys(spec.cgroups.values()):
-        try:
-            _put(f"{folder}/cgroup.procs", "0")
-        except OSError:
-            continue
+        # Version 1 moves a single thread, which this process is, without a wait for all CPUs.
+        name = "cgroup.procs" if _is_unified(folder) else "tasks"
+        if name == "tasks" or not _is_inside(folder):
+            _try_put(f"{folder}/{name}", "0")
+
+
+def _is_inside(folder: str) -> bool:
+    """Whether this process is in a group of version 2."""
+    line = next((each for each in _get("/proc/self/cgroup").split() if each[:3] == "0::"), "")
+    return line.endswith(f"/{os.path.basename(folder)}")
 
 
 def kill(folders: dict[str, str]) -> None:

@@ -127,6 +127,9 @@ class ExecServer:
         return found
 
     def close(self) -> None:
+        self._listener.close()
+        for session in self._sessions.values():
+            session.connection.close()
         with suppress(OSError):
             os.unlink(f"{self._worker_dir}/{state_files.EXEC_SOCKET}")
 

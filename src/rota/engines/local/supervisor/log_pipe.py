@@ -40,3 +40,6 @@ class LogPipe:
         if not self._is_over:
             self.read()
         self.log.close()
+
+    def close(self) -> None:
+        os.close(self.fd)

@@ -9,10 +9,14 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from functools import cache
 from typing import Any, NamedTuple
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_CHILD_SUBREAPER = 36
+CLONE3 = 435
+"""The number of the system call on all machines that Linux supports since 5.3."""
+CLONE_INTO_CGROUP = 0x200000000
 MARKER = "ROTA_WORKER"
 SESSION_MARKER = "ROTA_SESSION"
 ProcessTable = dict[int, int]
@@ -53,12 +57,36 @@ class _Stat(NamedTuple):
     start_ticks: int
 
 
+class _CloneArgs(ctypes.Structure):
+    """`struct clone_args` of clone3(2)."""
+
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            *("flags", "pidfd", "child_tid", "parent_tid", "exit_signal", "stack", "stack_size"),
+            *("tls", "set_tid", "set_tid_size", "cgroup"),
+        )
+    ]
+
+
+def fork_into_cgroup(fd: int) -> int:
+    """Fork a process that is born in the control group of version 2 whose directory is open as
+    `fd`. The caller must have one thread only, and the new process must soon call execve: Python's
+    functions for the time after a fork do not run."""
+    wanted = _CloneArgs(flags=CLONE_INTO_CGROUP, exit_signal=signal.SIGCHLD, cgroup=fd)
+    pid: int = LIBC.syscall(CLONE3, ctypes.byref(wanted), ctypes.sizeof(wanted))
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), "clone3")
+    return pid
+
+
 def become_subreaper() -> None:
     """Make this process the parent of descendants that lose their own parent."""
     if LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
+@cache
 def boot_id() -> str:
     return _slurp("/proc/sys/kernel/random/boot_id").decode().strip()
 

@@ -21,5 +21,14 @@ def open_signal_fd() -> int:
     return read_fd
 
 
+def drain(fd: int) -> None:
+    """Discard the signals that were delivered so far."""
+    try:
+        while os.read(fd, 4096):
+            pass
+    except BlockingIOError:
+        return
+
+
 def _wake_only(_number: int, _frame: object) -> None:
     """Do nothing: the loop reads the signal number from the file descriptor."""

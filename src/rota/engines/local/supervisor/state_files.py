@@ -78,17 +78,24 @@ class ReservedFile:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._fd = os.open(self._draft, flags, 0o600)
         os.posix_fallocate(self._fd, 0, RESERVED_BYTES)
+        self._is_published = False
 
     def publish(self, value: dict[str, Any], *, is_durable: bool) -> None:
+        """Write the file. A repeated call changes nothing."""
+        if self._is_published:
+            return
         os.pwrite(self._fd, json.dumps(value).encode().ljust(RESERVED_BYTES), 0)
         if is_durable:
             os.fsync(self._fd)
         os.rename(self._draft, self._path)
+        self._is_published = True
 
-    def drop(self) -> None:
+    def close(self) -> None:
         """Release the space if the file was not published."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._draft)
+        os.close(self._fd)
+        if not self._is_published:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._draft)
 
 
 def _read_all(fd: int) -> bytes:

@@ -1,19 +1,22 @@
-"""The supervisor of one worker.
+"""The supervisor of one worker at a time.
 
 It starts the worker, stores its output, stops it on SIGTERM (the attempt's stop file holds the
 grace period) and writes the exit record. It is the subreaper of all descendants of the worker and
-ends only after all of them. The fork server forks it; it needs no daemon after that.
+waits for the end of all of them. The fork server forks it; it needs no daemon after that. Without a
+daemon it ends after its worker. With a daemon it then waits for another worker, because a fork and
+the copies of memory pages after it cost more than everything else that a short worker needs.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import math
 import os
 import select
 import signal
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from rota.engines.local.supervisor import (
     cgroups,
@@ -23,6 +26,7 @@ from rota.engines.local.supervisor import (
     signals,
     state_files,
 )
+from rota.engines.local.supervisor.channel import receive
 from rota.engines.local.supervisor.exec import Stdio, exec_worker
 from rota.engines.local.supervisor.exec_sessions import ExecServer
 from rota.engines.local.supervisor.log_pipe import LogPipe
@@ -39,41 +43,73 @@ from rota.engines.logfiles.writer import LogFile
 LEFT_BEHIND_GRACE_S = 5.0
 """Grace period for processes that a worker left behind when it ended."""
 KILL_AGAIN_S = 0.05
+REPORT_START_S = 0.01
+"""A start is reported after this time, or together with the exit if the worker ends before: every
+report costs the daemon a write."""
 REPORT_RETRY_S = 0.05
 
 
-def run_supervisor(root: str, folder: str, *, daemon_fd: int) -> None:
-    """Run the worker of this directory to its end, unless another supervisor does or did."""
+class SupervisorProcess(NamedTuple):
+    """What a supervisor keeps from worker to worker."""
+
+    identity: proc.ProcessIdentity
+    daemon_fd: int
+    """Messages to the daemon that requested the supervisor. It hangs up when the daemon ends."""
+    signals_fd: int
+
+
+def run_supervisor(root: str, folder: str, *, daemon_fd: int, channel_fd: int) -> None:
+    """Run the worker of this directory to its end, then others, until there is no daemon."""
     os.setsid()
+    proc.become_subreaper()
+    identity = proc.ProcessIdentity.of_pid(os.getpid())
+    assert identity is not None
+    process = SupervisorProcess(identity, daemon_fd, signals.open_signal_fd())
+    while folder and _run_worker(root, folder, process=process):
+        folder = receive(channel_fd).decode()
+
+
+def _run_worker(root: str, folder: str, *, process: SupervisorProcess) -> bool:
+    """Run one worker to its end, unless another supervisor does or did. Returns whether the daemon
+    knows that this supervisor is free again."""
+    # A signal for the previous worker. A stop request for this worker is in a file.
+    signals.drain(process.signals_fd)
     worker_dir = f"{root}/{folder}"
     lock = os.open(f"{worker_dir}/{state_files.LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return
+        return False
     is_taken = state_files.read_json(f"{worker_dir}/{state_files.SUPERVISOR_FILE}")
     is_over = os.path.exists(f"{worker_dir}/{state_files.EXIT}")
     program = state_files.read_json(f"{worker_dir}/{state_files.PROGRAM}")
     spec = None if program is None else WorkerSpec.of_json(program)
     if is_taken or is_over or spec is None:
-        return
-    proc.become_subreaper()
-    Supervisor(
-        worker_dir,
-        WorkerKey.of_folder(folder),
-        spec=spec,
-        daemon_fd=daemon_fd,
-    ).run()
+        return False
+    key = WorkerKey.of_folder(folder)
+    exit_record = Supervisor(worker_dir, key, spec=spec, process=process).run()
+    os.close(lock)
+    return _report_end(process.daemon_fd, folder, exit_record=exit_record)
+
+
+def _report_end(daemon_fd: int, folder: str, *, exit_record: ExitRecord) -> bool:
+    """Tell the daemon about the end; False if it cannot be told. Then it sees the end of this
+    process instead."""
+    try:
+        os.write(daemon_fd, f"ended {folder} {json.dumps(exit_record._asdict())}".encode())
+    except OSError:
+        return False
+    return True
 
 
 class Supervisor:
     def __init__(
-        self, worker_dir: str, key: WorkerKey, *, spec: WorkerSpec, daemon_fd: int
+        self, worker_dir: str, key: WorkerKey, *, spec: WorkerSpec, process: SupervisorProcess
     ) -> None:
         self._worker_dir = worker_dir
         self._key = key
         self._spec = spec
-        self._daemon_fd = daemon_fd
+        self._identity, self._daemon_fd, self._signals_fd = process
         self._pid = 0
         self._main: exit_reason.MainProcessExit | None = None
         self._exec_error = b""
@@ -82,9 +118,8 @@ class Supervisor:
         self._kill_at = math.inf
         self._is_killed = False
         self._n_left_behind = 0
-        self._must_report_start = False
+        self._report_start_at = math.inf
         self._poll = select.poll()
-        self._signals_fd = signals.open_signal_fd()
         self._poll.register(self._signals_fd, select.POLLIN)
         self._exec_server = ExecServer(worker_dir, spec, poll=self._poll)
         self._exit_file = state_files.ReservedFile(f"{worker_dir}/{state_files.EXIT}")
@@ -96,7 +131,7 @@ class Supervisor:
         log = LogFile(log_path, file_bytes=spec.log_file_bytes, n_files=spec.log_files)
         self._log_pipe = LogPipe(log)
 
-    def run(self) -> None:
+    def run(self) -> ExitRecord:
         notes = cgroups.make(self._spec)
         state_files.write_json(
             f"{self._worker_dir}/{state_files.SUPERVISOR_FILE}", self._record(notes)
@@ -106,8 +141,8 @@ class Supervisor:
         is_kill_requested = state_files.is_kill_requested(self._worker_dir)
         if is_kill_requested or state_files.is_stop_requested(self._worker_dir):
             code = KILLED_CODE if is_kill_requested else STOPPED_CODE
-            self._finish(ExitRecord(code, NEVER_STARTED, is_stopped=True))
-            return
+            os.close(self._log_pipe.worker_fd)
+            return self._finish(ExitRecord(code, NEVER_STARTED, is_stopped=True))
         self._exec_server.open()
         self._start()
         while self._has_descendants():
@@ -115,15 +150,13 @@ class Supervisor:
         if self._spec.cleanup:
             self._clean_up()
         self._drain()
-        self._finish(self._exit_record())
+        return self._finish(self._exit_record())
 
     # -- start ----------------------------------------------------------------------------------
 
     def _record(self, notes: list[str]) -> dict[str, Any]:
-        identity = proc.ProcessIdentity.of_pid(os.getpid())
-        assert identity is not None
         return {
-            **identity._asdict(),
+            **self._identity._asdict(),
             "marker": self._spec.marker,
             "cgroups": self._spec.cgroups,
             "notes": notes,
@@ -135,7 +168,7 @@ class Supervisor:
         self._status_fd, status_fd = os.pipe2(os.O_CLOEXEC)
         # A SIGTERM must reach the program, not the copy of the supervisor before execve.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        self._pid = os.fork()
+        self._pid = cgroups.fork_into(self._spec)
         if self._pid == 0:
             stdio = Stdio.of_output(self._log_pipe.worker_fd)
             exec_worker(self._spec, stdio=stdio, status_fd=status_fd)
@@ -159,19 +192,16 @@ class Supervisor:
                 self._read_exec_error()
             else:
                 self._exec_server.handle(fd)
-        if self._must_report_start:
-            self._report_start()
         now = time.monotonic()
+        if now >= self._report_start_at:
+            self._report_start(now)
         self._exec_server.kill_due(now)
         if now >= self._kill_at:
             self._kill()
 
     def _wait_ms(self) -> float | None:
-        waits = [min(self._kill_at, self._exec_server.next_s()) - time.monotonic()]
-        if self._must_report_start:
-            waits.append(REPORT_RETRY_S)
-        wait_s = min(waits)
-        return None if math.isinf(wait_s) else max(0.0, wait_s * 1000)
+        next_s = min(self._kill_at, self._report_start_at, self._exec_server.next_s())
+        return None if math.isinf(next_s) else max(0.0, (next_s - time.monotonic()) * 1000)
 
     def _handle_signals(self) -> None:
         numbers = os.read(self._signals_fd, 4096)
@@ -194,17 +224,18 @@ class Supervisor:
         self._status_fd = -1
         if not self._exec_error:
             self._started_s = time.time()
-            self._second_record.publish(self._record([]), is_durable=False)
-            self._must_report_start = True
+            self._report_start_at = time.monotonic() + REPORT_START_S
 
-    def _report_start(self) -> None:
+    def _report_start(self, now: float) -> None:
+        self._second_record.publish(self._record([]), is_durable=False)
         try:
             os.write(self._daemon_fd, f"started {self._key.folder}".encode())
         except BlockingIOError:
+            self._report_start_at = now + REPORT_RETRY_S
             return
         except OSError:
             pass
-        self._must_report_start = False
+        self._report_start_at = math.inf
 
     # -- exit -----------------------------------------------------------------------------------
 
@@ -284,7 +315,7 @@ class Supervisor:
 
     def _drain(self) -> None:
         """Read the rest of the pipes."""
-        if not self._started_s and not self._exec_error:
+        while self._status_fd >= 0:
             self._read_exec_error()
         self._log_pipe.finish()
 
@@ -311,14 +342,17 @@ class Supervisor:
             is_out_of_memory=cgroups.ran_out_of_memory(self._spec.cgroups),
         )
 
-    def _finish(self, exit_record: ExitRecord) -> None:
-        """Write the exit record and exit. Without a connected daemon, fsync the record; a connected
-        daemon stores the exit durably itself, and fsync is the slowest step (ADR 0004)."""
+    def _finish(self, exit_record: ExitRecord) -> ExitRecord:
+        """Write the exit record and close all files. Without a connected daemon, fsync the record;
+        a connected daemon stores the exit durably itself, and fsync is the slowest step (ADR
+        0004)."""
         cgroups.remove(self._spec.cgroups)
         self._exec_server.close()
-        self._second_record.drop()
+        self._log_pipe.close()
+        self._second_record.close()
         self._exit_file.publish(exit_record._asdict(), is_durable=not self._is_watched())
-        os._exit(0)
+        self._exit_file.close()
+        return exit_record
 
     def _is_watched(self) -> bool:
         poll = select.poll()

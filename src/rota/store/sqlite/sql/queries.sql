@@ -69,6 +69,12 @@ WHERE (:before IS NULL OR number < :before)
 ORDER BY number DESC
 LIMIT :limit + 1;
 
+-- name: count_jobs
+SELECT count(*) FROM jobs
+WHERE (:states = '[]' OR state IN (SELECT value FROM json_each(:states)))
+    AND (:user = '' OR user = :user)
+    AND (:project = '' OR project = :project);
+
 -- name: jobs_by_word
 -- The same for the jobs that a word matches. Each part of the union uses an index; only a word of
 -- less than four characters is compared with the end of every id.
@@ -79,7 +85,7 @@ WHERE number IN (
     SELECT number FROM jobs
     WHERE substr(:word, -1) = '[' AND name >= :word AND name < :word_end
     UNION ALL
-    SELECT number FROM jobs WHERE id >= :word AND id < :word_end
+    SELECT number FROM jobs WHERE length(:word) >= 4 AND id >= :word AND id < :word_end
     UNION ALL
     SELECT number FROM jobs
     WHERE length(:word) >= 4

@@ -22,7 +22,7 @@ from rota.kube.errors import ApiError
 from tests.support.kube_objects import WORKER, container
 from tests.unit.kube.test_client import with_server
 
-PLACEMENT = PodPlacement(WORKER, 0, 0, 1, Slot(NodeId("n1"), (1,), 20 * GIB))
+PLACEMENT = PodPlacement(WORKER, 0, 0, (Slot(NodeId("n1"), (1,), 20 * GIB),))
 OTHER = replace(PLACEMENT, worker=replace(WORKER, job_id=JobId("other")))
 SETTINGS = KubernetesSettings(stuck_after_s=0.0)
 
@@ -48,6 +48,31 @@ def held(line: str) -> str:
 
 def test_the_gpu_id_comes_from_the_output_of_the_placeholder() -> None:
     assert held("GPU-1234") == "GPU-1234"
+
+
+def test_a_worker_with_shares_of_two_gpus_gets_both_ids() -> None:
+    """Each GPU has a placeholder pod of its own, with a name of its own."""
+    names: list[str] = []
+    placement = replace(PLACEMENT, allocation=(Slot(NodeId("n1"), (1, 3), 20 * GIB),))
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        name = request.path.removesuffix("/log").rpartition("/")[2]
+        index = int(name.rpartition("-")[2])
+        if request.path.endswith("/log"):
+            return web.Response(text=f"2026-11-16T08:00:00Z GPU-{index}\n")
+        holder = placeholder(("n1", index), WORKER, settings=SETTINGS)
+        assert holder["metadata"]["name"] == name
+        holder["metadata"] |= {"uid": f"u{index}", "resourceVersion": "1"}
+        holder["status"] = {"phase": "Running"}
+        return web.Response(text=json.dumps(holder))
+
+    async def play(cluster: KubeClient) -> None:
+        holders = GpuHolders(cluster, SETTINGS, pod_tracker=PodTracker())
+        names.append(await holders.hold(placement))
+        assert {each.uid for each in holders.pop_unused()} == {"u1", "u3"}
+
+    asyncio.run(with_server(answer, play))
+    assert names == ["GPU-1,GPU-3"]
 
 
 @pytest.mark.parametrize(

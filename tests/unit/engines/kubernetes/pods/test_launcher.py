@@ -22,7 +22,7 @@ from rota.kube.client import KubeClient
 from tests.support.kube_objects import WORKER, Object, pod
 from tests.unit.kube.test_client import Answer, failure, served
 
-PLACEMENT = PodPlacement(WORKER, 0, 0, 1, Slot(NodeId("n2"), (1,)))
+PLACEMENT = PodPlacement(WORKER, 0, 0, (Slot(NodeId("n2"), (1,)),))
 GATED = {"schedulingGates": [{"name": "rota.dev/plan"}]}
 TAKEN = failure(422, "Invalid")
 FULL = (403, {"code": 403, "reason": "Forbidden", "message": "it exceeded quota: small"})

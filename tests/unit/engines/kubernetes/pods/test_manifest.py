@@ -55,6 +55,22 @@ def test_ranks_and_master_address() -> None:
     assert "ROTA_RESTARTED" not in first
 
 
+def test_a_single_pod_gets_no_world_size() -> None:
+    [pod] = pods(Program(("p",)), Slot(NODE, (0, 1)))
+    env = env_of(pod)
+    assert not {"WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"} & env.keys()
+    assert (env["RANK"], env["ROTA_PROCESSES"]) == ("0", "1")
+    assert (env["NUM_GPUS"], env["ROTA_GPUS"], env["ROTA_NODES"]) == ("2", "2", "1")
+
+
+def test_pods_know_the_size_of_their_job() -> None:
+    slots = Slot(NODE, (0, 1)), Slot(NodeId("other"), (4,))
+    first, second = map(env_of, pods(Program(("p",)), *slots))
+    assert (first["NUM_GPUS"], second["NUM_GPUS"]) == ("2", "1")
+    assert first["ROTA_GPUS"] == second["ROTA_GPUS"] == "3"
+    assert first["ROTA_NODES"] == second["ROTA_PROCESSES"] == "2"
+
+
 def test_a_new_worker_has_number_and_rank_of_the_change() -> None:
     command = ChangeMembership(JobId("job"), 2, 3, (Slot(NODE, (0,)), Slot(NODE, (1,))), (1, 4))
     pod = pod_of(placements(command)[1], Program(("p",)), settings=SETTINGS)

@@ -56,7 +56,7 @@ def test_our_pod_is_recognised_without_labels() -> None:
 
 
 def plain(placed: str = "job/1/0/u1", **labels: str) -> Object:
-    """One that somebody made themselves, and that was placed by us."""
+    """A pod that a user created and rota placed."""
     meta = {"name": "mine", "uid": "u1", "labels": labels, "annotations": {naming.PLACED: placed}}
     return pod(meta=meta, spec={"schedulerName": "rota", "containers": [{"name": "main"}]})
 

@@ -14,7 +14,7 @@ from rota.engines.kubernetes.pods.state import MAX_GPUS, pod_state_of
 from rota.engines.kubernetes.settings import KubernetesSettings
 from tests.support.kube_objects import WORKER, Object, pod
 
-SEAT = PodPlacement(WORKER, 0, 0, 1, Slot(NodeId("n1"), (2, 5)))
+SEAT = PodPlacement(WORKER, 0, 0, (Slot(NodeId("n1"), (2, 5)),))
 GATED: Object = {"schedulingGates": [{"name": naming.GATE}]}
 OPENED: Object = {"affinity": affinity("n1")}
 
@@ -49,7 +49,7 @@ def test_edited_annotations_do_not_change_gpus(edited: str | None) -> None:
 @pytest.mark.parametrize("edited", [None, "", "1", "words"])
 @pytest.mark.parametrize("share_bytes", [0, 1 << 30])
 def test_edited_annotations_do_not_change_the_share(edited: str | None, share_bytes: int) -> None:
-    placement = replace(SEAT, slot=Slot(NodeId("n1"), (2,), share_bytes))
+    placement = replace(SEAT, allocation=(Slot(NodeId("n1"), (2,), share_bytes),))
     made = pod_of(placement, Program(("train",)), settings=KubernetesSettings())
     made["metadata"] |= {"uid": "u", "resourceVersion": "1"}
     notes = made["metadata"]["annotations"]
