@@ -6,14 +6,13 @@ On a cluster, a token that is not a token of rota may be a token of the cluster.
 from __future__ import annotations
 
 import os
-import pwd
-from functools import lru_cache
 from typing import Annotated, Protocol
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from rota.api.uvicorn_protocol import Peer
+from rota.api.peer import Peer
+from rota.daemon.access.accounts import account_of_uid
 from rota.daemon.access.authorization import Caller, caller_of_uid
 from rota.daemon.access.tokens import JOB_PREFIX, PREFIX, Tokens
 from rota.errors import UserError
@@ -62,6 +61,12 @@ class Authenticator:
                 "authentication required",
                 "create a token with 'rota token create' and set ROTA_TOKEN",
             )
+        if peer.is_contained:
+            raise UnauthorizedError(
+                "this process is in a container or another user namespace, where its uid proves"
+                " nothing",
+                "create a token outside with 'rota token create' and set ROTA_TOKEN",
+            )
         return self._by_uid(peer.uid)
 
     async def _by_token(self, secret: str) -> Caller | None:
@@ -71,26 +76,13 @@ class Authenticator:
         return await self._external_auth.caller(secret)
 
     def _by_uid(self, uid: int) -> Caller:
-        caller = caller_of_uid(_user_name(uid), uid, daemon_uid=self._own_uid, admins=self._admins)
+        name, owner = account_of_uid(uid)
+        caller = caller_of_uid(name, owner, daemon_uid=self._own_uid, admins=self._admins)
         if caller is None:
             raise UnauthorizedError(
                 "this daemon belongs to another user", "start your own daemon with 'rota up'"
             )
         return caller
-
-
-def _user_name(uid: int) -> str:
-    """Only found names are cached: a directory server may be unreachable for a moment."""
-    try:
-        return _known_name(uid)
-    except KeyError:
-        return str(uid)
-
-
-@lru_cache(maxsize=1024)
-def _known_name(uid: int) -> str:
-    """Looked up once, because some machines ask a directory server."""
-    return pwd.getpwuid(uid).pw_name
 
 
 async def _caller(connection: HTTPConnection) -> Caller:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import resource
-import socket
-import struct
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from rota.api.listeners import TlsFiles
+from rota.api.peer import peer_of
 from rota.wire.codec import dump
 from rota.wire.daemon import Problem
 from rota.wire.exec import FRAME_BYTES_MAX
@@ -26,7 +25,6 @@ DRAIN_BYTES_MAX = 256 * 1024**2
 """Bytes of a rejected body that are read and discarded, so that the client gets the answer."""
 LINGER_S = 2.0
 CONNECTIONS_MAX = 2000
-_CREDENTIALS = struct.Struct("3i")
 
 BROKEN = Problem("bad_request", "malformed HTTP request", "/openapi.json describes all requests")
 HEAD_TOO_LARGE = Problem(
@@ -45,15 +43,6 @@ class ClientTimeouts:
     """Between two requests, and to read the rest of an answer."""
     keepalive_s: float = KEEPALIVE_S
     """Between two comments on an event stream."""
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """The process at the other end of a Unix socket, as the kernel reports it."""
-
-    pid: int
-    uid: int
-    gid: int
 
 
 class ConnectionLimiter:
@@ -200,13 +189,6 @@ class PeerProtocol(HttpToolsProtocol):
 
     def _is_reading_only_body(self) -> bool:
         return self.cycle.more_body and not self.cycle.response_started and not self.pipeline
-
-
-def peer_of(connection: Any) -> Peer | None:
-    if connection is None or connection.family != socket.AF_UNIX:
-        return None
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return Peer(*_CREDENTIALS.unpack(raw))
 
 
 class Server(uvicorn.Server):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rota.core.model.job import JobId
+from rota.daemon.access.accounts import require_unchanged_account
 from rota.daemon.access.authorization import Caller, uid_of_jobs
 from rota.daemon.artifacts.snapshots import Snapshots
 from rota.daemon.artifacts.user_store import CorruptSnapshotError
@@ -40,7 +41,10 @@ class LocalEnvironment:
                 raise RefusedError("mounts", "volumes exist on a cluster only", "mount a folder")
 
     async def prepare(self, submission: Submission, request: JobRequest) -> LaunchContext:
-        account = account_of(submission.user, submission.uid if os.geteuid() == 0 else None)
+        uid = submission.uid if os.geteuid() == 0 else None
+        if uid is not None:
+            require_unchanged_account(submission.user, uid)
+        account = account_of(submission.user, uid)
         owner = CheckpointDirOwner(submission.user, account.uid, account.gid)
         # Both calls run in threads of their own: a slow disk must not use up the shared threads.
         place = await in_thread(lambda: self.checkpoints.make(submission.job_id, owner))

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pwd
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -24,6 +25,7 @@ from rota.store.records import Submission
 from rota.wire.jobs import JobRequest
 from tests.support.builders import job
 
+USER = pwd.getpwuid(os.getuid()).pw_name
 TREE = "/shelf/trees/abc"
 JOB = JobId("job")
 NOTHING = Defaults()
@@ -44,7 +46,7 @@ def launch(
     defaults: Defaults = NOTHING,
     unpack: Callable[..., Path] = lambda *_, **__: Path(TREE),
 ) -> Program:
-    submission = Submission(JOB, "ada", os.getuid(), pack(SubmittedProgram(request)))
+    submission = Submission(JOB, USER, os.getuid(), pack(SubmittedProgram(request)))
     known = SimpleNamespace(spec=job(), attempt=attempt, epochs_saved=saved)
     controller: Any = SimpleNamespace(job=lambda _: known)
     store: Any = SimpleNamespace(submission=lambda _: submission)

@@ -1,0 +1,1 @@
+"""Attacks by other users of the machine. Each test was red before its defence existed."""
