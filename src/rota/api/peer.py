@@ -85,5 +85,7 @@ def _has_own_namespaces(folder: Path) -> bool:
 
 def _pids(status: Path) -> list[str]:
     """The pids of a process, from the daemon's namespace down to the process's own."""
-    lines = status.read_text(errors="replace").splitlines()
-    return next((line.split()[1:] for line in lines if line.startswith("NSpid:")), [])
+    for line in status.read_text(errors="replace").splitlines():
+        if line.startswith("NSpid:"):
+            return line.split()[1:]
+    return []
