@@ -11,7 +11,7 @@ TERM = re.compile(r"\*\*([^*]+)\*\*")
 PLAIN_WORDS = """
 abortable access api app assignment atomic auth axis backup bar bin body broadcast buffer builtin
 case catch change chart check choice cleanup cli client code codec collector complete completion
-component composition config connect console container core csv decide deleter dir discovery
+component composition config connect console container core csv decide delete deleter dir discovery
 election ending entry environment error exception extract fd fetch field file fixed flag follow
 for format forward fsutil gantt group handler hash html http id ignore init inspection interface
 json kill kv label lazy limit listener load loader local lock logfile lookup loop main matching

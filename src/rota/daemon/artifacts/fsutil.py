@@ -1,10 +1,9 @@
-"""File system helpers: flush to disk, sizes on disk, removal of folders, and readable errors."""
+"""File system helpers: flush to disk, sizes on disk, and readable errors."""
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,23 +48,3 @@ def occupied_bytes(n_bytes: int) -> int:
 def make_folder(path: Path, mode: int) -> None:
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(mode)
-
-
-def remove_contents(folder: Path) -> None:
-    """Remove everything in a folder, as far as possible. Symbolic links are not followed."""
-    for each in folder.iterdir():
-        if each.is_dir() and not each.is_symlink():
-            _remove_folder(each)
-        else:
-            each.unlink(missing_ok=True)
-
-
-def _remove_folder(folder: Path) -> None:
-    # Root needs no permissions, and must not change the mode of a file behind a swapped-in link.
-    if os.geteuid() != 0:
-        folder.chmod(0o700)
-        for parent, names, _ in os.walk(folder):
-            for each in (Path(parent, name) for name in names):
-                if not each.is_symlink():
-                    each.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)

@@ -24,10 +24,10 @@ from rota.daemon.artifacts.extract import DamagedBlobError, FileOwner, unpack
 from rota.daemon.artifacts.fsutil import (
     make_folder,
     occupied_bytes,
-    remove_contents,
     sync,
     translate_os_errors,
 )
+from rota.delete_tree import delete_contents
 from rota.errors import InputError, UnavailableError, UserError
 from rota.wire.manifest import SnapshotManifest
 
@@ -35,14 +35,16 @@ SHIP_AGAIN = "ship the folder again"
 TOUCH_INTERVAL_S = 300.0
 """The time of last use is not updated more often: thousands of updates at every submit would take
 seconds."""
+START_ENTRIES = 2000
+"""Entries of one user that a start deletes at most."""
 DRAFTS, TRASH, FILES = "drafts", "trash", "files"
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a crash left behind, before the first use of a user's store."""
+    """Remove what a crash left behind, before the first use of a user's store. A large rest waits
+    for `prune` and the next start, so that no content of a user delays this start."""
     for each in (folder / DRAFTS, folder / TRASH):
-        with translate_os_errors(each), suppress(FileNotFoundError):
-            remove_contents(each)
+        delete_contents(each, limit=START_ENTRIES)
 
 
 class CorruptSnapshotError(UnavailableError):
@@ -195,7 +197,7 @@ class UserSnapshotStore:
             finally:
                 if draft.exists():
                     self._discard(draft)
-                    remove_contents(self._trash)
+                    delete_contents(self._trash)
         return tree
 
     def _put_tree(self, draft: Path, tree: Path) -> None:
@@ -217,7 +219,7 @@ class UserSnapshotStore:
                     os.utime(path)
                 elif path.stat().st_mtime <= before_s:
                     self._discard(path)
-            remove_contents(self._trash)
+        delete_contents(self._trash)
 
     def _load(self, snapshot_id: str) -> SnapshotManifest:
         _, _, text = (self._manifests / snapshot_id).read_bytes().partition(b"\n")
@@ -238,15 +240,14 @@ class UserSnapshotStore:
     def prune(self, keep: Collection[str], *, before_s: float) -> int:
         """Remove snapshots and blobs that no snapshot of `keep` needs and that were not used since
         `before_s`; returns the freed bytes."""
-        with self._unpacking, translate_os_errors(self.folder):
-            with self._lock:
-                before_bytes = self._used_bytes
-                for path in self._manifests.iterdir():
-                    if path.name not in keep and path.stat().st_mtime <= before_s:
-                        self._drop_snapshot(path)
-                self._prune_blobs(before_s)
-                freed_bytes = before_bytes - self._used_bytes
-            remove_contents(self._trash)
+        with self._unpacking, translate_os_errors(self.folder), self._lock:
+            before_bytes = self._used_bytes
+            for path in self._manifests.iterdir():
+                if path.name not in keep and path.stat().st_mtime <= before_s:
+                    self._drop_snapshot(path)
+            self._prune_blobs(before_s)
+            freed_bytes = before_bytes - self._used_bytes
+        delete_contents(self._trash)
         return freed_bytes
 
     def _drop_snapshot(self, manifest: Path) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from rota.core.model.job import JobId
+from rota.delete_tree import delete_tree_at
 from rota.errors import RotaError, UnavailableError, UserError
 
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -65,10 +65,10 @@ class CheckpointDirs:
         return path
 
     def remove(self, job_id: JobId, user: str) -> None:
-        """Delete the folder and its contents. Links in it are not followed."""
+        """Delete the folder and its contents, as far as possible. Links are not followed."""
         *above, name = self._names(job_id, user)
         with self._walk(above, lambda folder, each: os.open(each, OPEN, dir_fd=folder)) as folder:
-            shutil.rmtree(name, dir_fd=folder)
+            delete_tree_at(folder, name, path=str(self.path(job_id, user)))
 
     @contextmanager
     def _walk(self, names: list[str], enter: Callable[[int, str], int]) -> Generator[int]:

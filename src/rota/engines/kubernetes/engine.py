@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import assert_never
@@ -19,6 +18,7 @@ from rota.core.model.commands import (
 )
 from rota.core.model.job import JobId
 from rota.core.model.node import Node, NodeId
+from rota.delete_tree import delete_tree
 from rota.engines.interface import (
     EventSink,
     ExecSpec,
@@ -172,7 +172,7 @@ class KubernetesEngine:
             if folder.name not in keep and _newest_s(folder) < before_s
         ]
         for job_id in forgotten:
-            shutil.rmtree(self._root / job_id, ignore_errors=True)
+            delete_tree(self._root / job_id)
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._forget, job_id)
         return forgotten

@@ -9,12 +9,12 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from rota.delete_tree import delete_tree
 from rota.engines.local.supervisor import proc, state_files
 from rota.engines.local.supervisor.records import ExitRecord, WorkerKey, WorkerSpec
 from rota.errors import UserError
@@ -126,17 +126,23 @@ class WorkerDirs:
 
     def ended_before(self, before_s: float) -> list[str]:
         """Jobs without a worker that started or ended since this time."""
-        return [
-            job.name
-            for job in self.jobs.iterdir()
-            if max(each.stat().st_mtime for each in (job, *job.glob("*/*/exit.json"))) < before_s
-        ]
+        jobs = [each for each in self.jobs.iterdir() if JOB_ID.fullmatch(each.name)]
+        return [each.name for each in jobs if _newest_s(each) < before_s]
 
     def forget(self, job_id: str) -> None:
-        """Delete all files of a job, logs included."""
+        """Delete all files of a job, logs included, as far as possible."""
         if not JOB_ID.fullmatch(job_id):
             raise UserError(f"job id {job_id!r} is not a valid directory name")
-        shutil.rmtree(self.jobs / job_id, ignore_errors=True)
+        delete_tree(self.jobs / job_id)
+
+
+def _newest_s(job: Path) -> float:
+    """When a worker of the job last started or ended."""
+    times = [job.lstat().st_mtime]
+    for each in job.glob("*/*/exit.json"):
+        with suppress(FileNotFoundError):
+            times.append(each.stat().st_mtime)
+    return max(times)
 
 
 def _sorted_keys(folders: Iterable[str]) -> list[WorkerKey]:

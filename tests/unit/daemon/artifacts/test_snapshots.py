@@ -333,3 +333,19 @@ def test_copies_of_ended_jobs_are_kept_for_a_time(snapshots: Snapshots):
 def test_a_job_id_cannot_leave_the_folder(snapshots: Snapshots, job_id: str):
     with pytest.raises(UserError, match="cannot be the name of a folder"):
         snapshots.unpack(put(snapshots, a=b"a"), job_id=job_id, owner=UID, gid=UID)
+
+
+def test_a_start_survives_a_deep_tree_in_the_trash(root: Path):
+    """1,500 nested folders of one job once kept the daemon from every later start."""
+    trash = root / "1000" / "trash"
+    trash.mkdir(parents=True)
+    fd = os.open(trash, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=fd)
+        below = os.open("d", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(fd)
+    Snapshots(root)
+    Snapshots(root).prune(())
+    assert list(trash.iterdir()) == []
