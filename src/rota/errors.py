@@ -25,6 +25,10 @@ MAX_SHOWN_CHARS = 60
 MAX_SHOWN_PATH_CHARS = 200
 """Characters of a path in a message; the end of a path matters as much as its start."""
 
+MAX_SUGGESTION_CHARS = 200
+"""The longest unknown word that is compared with known words: time and memory of the comparison
+grow with the word, which a hostile request chooses."""
+
 
 def shown(text: str, most: int = MAX_SHOWN_CHARS) -> str:
     """Foreign text for a message: shortened, and with control characters escaped."""
@@ -40,6 +44,8 @@ def printable(text: str) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The hint for an unknown word that is close to a known one; else empty."""
+    if len(word) > MAX_SUGGESTION_CHARS:
+        return ""
     from difflib import get_close_matches  # noqa: PLC0415 - needed only after a mistake
 
     close = get_close_matches(word.lower(), list(known), n=1)

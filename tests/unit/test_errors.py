@@ -2,7 +2,13 @@
 
 import pytest
 
-from rota.errors import InputError, InputLocation, shown
+from rota.errors import (
+    MAX_SUGGESTION_CHARS,
+    InputError,
+    InputLocation,
+    did_you_mean,
+    shown,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,3 +34,10 @@ def test_the_place_of_a_mistake_is_cut_and_escaped() -> None:
     assert message.isprintable()
     assert message.startswith(r"\x1bff")
     assert "..., row 3, field '" in message
+
+
+def test_only_a_word_of_bounded_length_gets_a_suggestion() -> None:
+    """A key of a request may have 16 MiB, and the comparison takes time for each character."""
+    longest = "a" * MAX_SUGGESTION_CHARS
+    assert did_you_mean(longest, [longest + "b"])
+    assert did_you_mean(longest + "a", [longest + "b"]) == ""

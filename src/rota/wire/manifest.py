@@ -1,4 +1,4 @@
-"""The manifest of a snapshot: the list of files of a shipped directory.
+"""The manifest of a snapshot: the list of files of a shipped folder.
 
 The client creates the manifest, the daemon unpacks it. The daemon cannot trust the client, so a
 `SnapshotManifest` exists only if it is safe to unpack: every path and link stays inside the

@@ -232,27 +232,30 @@ def resize(*, job: str, gpus: str, as_json: bool) -> None:
 def resubmit(*, jobs: list[str], to: str, as_json: bool) -> None:
     """Submit copies of jobs, or of whole arrays, as new jobs. With --to, move the jobs to another
     daemon instead: each job is cancelled here after the other daemon has accepted it."""
-    from rota.cli.output.console import print_json
     from rota.client import Client
 
     with Client() as rota:
-        ids = _move(rota, jobs, to=to) if to else _copies(rota, jobs)
-    if as_json:
-        print_json({"ids": ids})
-    else:
-        print_out("\n".join(ids))
+        if to:
+            with Client(context=to) as target:
+                _print_new(target, _moved(rota, target, jobs=jobs, to=to), as_json=as_json)
+        else:
+            copies = [job_id for job in jobs for job_id in rota.resubmit_all(job)]
+            _print_new(rota, copies, as_json=as_json)
 
 
-def _copies(rota: Client, jobs: list[str]) -> list[str]:
-    return [job_id for job in jobs for job_id in rota.resubmit_all(job)]
-
-
-def _move(rota: Client, jobs: list[str], *, to: str) -> list[str]:
-    from rota.client import Client
+def _moved(rota: Client, target: Client, *, jobs: list[str], to: str) -> list[str]:
     from rota.client.migration import move
 
-    with Client(context=to) as target:
-        return [move(rota, target, job=job, to=to) for job in jobs]
+    return [move(rota, target, job=job, to=to) for job in jobs]
+
+
+def _print_new(rota: Client, ids: list[str], *, as_json: bool) -> None:
+    from rota.cli.output.jobs import print_job_objects
+
+    if as_json:
+        print_job_objects([rota.show(each).job for each in ids])
+    else:
+        print_out("\n".join(ids))
 
 
 @command("wait", JOBS, JSON)

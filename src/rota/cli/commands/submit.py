@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rota.cli import complete
 from rota.cli.command import CommandArgument, CommandOption, command, decimal, flag, whole
 from rota.cli.options import JSON, TO
-from rota.cli.output.console import print_err, print_json, print_json_line, print_out
+from rota.cli.output.console import print_err, print_json_line, print_out
 from rota.errors import MAX_SHOWN_PATH_CHARS, UserError, shown
 from rota.wire.job_request import GROUPS, JobField, job_fields
 
@@ -161,7 +161,9 @@ def submit(**values: Any) -> int:
             elif flags.follows:
                 _print_job_lines(rota, ids)
             elif not waits:
-                _print_objects([rota.show(each).job for each in ids])
+                from rota.cli.output.jobs import print_job_objects
+
+                print_job_objects([rota.show(each).job for each in ids])
             if forward is not None:
                 _serve(rota, ids, forward=forward)
             if waits:
@@ -272,14 +274,6 @@ def _with_snapshot(rota: Client, folder: Path, *, requests: list[JobRequest]) ->
     return [replace(request, snapshot=snapshot) for request in requests]
 
 
-def _print_objects(jobs: list[JobView]) -> None:
-    """One job as an object, several as a list of objects."""
-    from rota.cli.output.jobs import job_object
-
-    objects = [job_object(each) for each in jobs]
-    print_json(objects[0] if len(objects) == 1 else objects)
-
-
 def _print_job_lines(rota: Client, ids: list[str]) -> None:
     from rota.cli.output.jobs import job_object
 
@@ -323,7 +317,9 @@ def _wait(rota: Client, ids: list[str], *, flags: SubmitFlags) -> int:
     if flags.as_json and flags.follows:
         _print_job_lines(rota, ids)
     elif flags.as_json:
-        _print_objects([job for job, _ in ends])
+        from rota.cli.output.jobs import print_job_objects
+
+        print_job_objects([job for job, _ in ends])
     return next((code for _, code in ends if code), 0)
 
 

@@ -56,6 +56,12 @@ def print_jobs(jobs: Sequence[JobView], *, as_json: bool, title: str = "") -> No
         print_table(fit(columns(jobs, now=time.time()), **NARROW), title)
 
 
+def print_job_objects(jobs: Sequence[JobView]) -> None:
+    """One job as an object, several as a list of objects."""
+    objects = [job_object(each) for each in jobs]
+    print_json(objects[0] if len(objects) == 1 else objects)
+
+
 def job_object(job: JobView) -> dict[str, object]:
     """A job as JSON, the same in every command."""
     return {**asdict(job), "age_s": round(max(0.0, time.time() - job.submitted_s), 3)}

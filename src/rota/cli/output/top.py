@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rota.cli.output import nodes, table
 from rota.cli.output.format import amount, span
-from rota.cli.output.jobs import eta_columns, gpus, shortened
+from rota.cli.output.jobs import eta_columns, gpus, job_object, shortened
 from rota.cli.output.table import Column
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def as_dict(overview: ClusterOverview) -> dict[str, object]:
     return {
         "status": asdict(overview.status),
         "nodes": [asdict(node) for node in overview.nodes],
-        "jobs": [asdict(job) for job in overview.jobs],
+        "jobs": [job_object(job) for job in overview.jobs],
     }
 
 

@@ -1,4 +1,4 @@
-"""The third step of a round: turns numbers of units into concrete nodes and GPUs, in one pass.
+"""The fourth step of a round: turns numbers of units into concrete nodes and GPUs, in one pass.
 
 A job without a wish stays in its slots. A job that shrinks gives up its last units; a job that
 grows takes more slots; a job that has to leave some of its nodes keeps its units on the others. All

@@ -1,4 +1,4 @@
-"""The fourth step of a round, the guard: a verdict for each job whose size would change.
+"""The third step of a round: a verdict for each job whose size would change.
 
 A start is always worth it. A job below its minimum run time is left alone, unless a job that
 outranks it wants GPUs of its type or its node drains. A job grows only if it then finishes sooner,
