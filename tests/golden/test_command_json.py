@@ -695,61 +695,33 @@ def test_submit_as_json(rota: Rota):
 
 
 def test_resubmit_as_json(rota: Rota):
-    assert rota("resubmit", "--json", "bert", "broken") == snapshot("""\
-[
-  {
-    "id": "1q1ghcmf",
-    "name": "bert",
-    "user": "user-1",
-    "project": "vision",
-    "state": "running",
-    "reason": "",
-    "priority": 5,
-    "gpus": "1..4",
-    "gpus_held": 2,
-    "nodes": [
-      "box"
-    ],
-    "attempt": 2,
-    "submitted_s": 1789992616.0,
-    "started_s": 1789993000.0,
-    "ended_s": null,
-    "running_s": 3725.5,
-    "epochs": 10,
-    "epochs_done": 4.5,
-    "progress": 0.45,
-    "remaining_s": 3000.0,
-    "finish_s": 1790003000.0,
-    "finish_error": 0.12,
-    "age_s": 7384.0
-  },
-  {
-    "id": "1q1ghcmf",
-    "name": "bert",
-    "user": "user-1",
-    "project": "vision",
-    "state": "running",
-    "reason": "",
-    "priority": 5,
-    "gpus": "1..4",
-    "gpus_held": 2,
-    "nodes": [
-      "box"
-    ],
-    "attempt": 2,
-    "submitted_s": 1789992616.0,
-    "started_s": 1789993000.0,
-    "ended_s": null,
-    "running_s": 3725.5,
-    "epochs": 10,
-    "epochs_done": 4.5,
-    "progress": 0.45,
-    "remaining_s": 3000.0,
-    "finish_s": 1790003000.0,
-    "finish_error": 0.12,
-    "age_s": 7384.0
-  }
-]
+    assert rota("resubmit", "--json", "bert") == snapshot("""\
+{
+  "id": "1q1ghcmf",
+  "name": "bert",
+  "user": "user-1",
+  "project": "vision",
+  "state": "running",
+  "reason": "",
+  "priority": 5,
+  "gpus": "1..4",
+  "gpus_held": 2,
+  "nodes": [
+    "box"
+  ],
+  "attempt": 2,
+  "submitted_s": 1789992616.0,
+  "started_s": 1789993000.0,
+  "ended_s": null,
+  "running_s": 3725.5,
+  "epochs": 10,
+  "epochs_done": 4.5,
+  "progress": 0.45,
+  "remaining_s": 3000.0,
+  "finish_s": 1790003000.0,
+  "finish_error": 0.12,
+  "age_s": 7384.0
+}
 """)
 
 

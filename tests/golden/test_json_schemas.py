@@ -35,6 +35,20 @@ def test_output_has_the_form_of_its_schema(rota: Rota, name: str) -> None:
     jsonschema_rs.validate(strict(SCHEMAS[name]), json.loads(printed))
 
 
+def test_simulate_has_the_form_of_its_schema(rota: Rota) -> None:
+    printed = rota("simulate", "synthetic:jobs=5,seed=1", "--cluster", "1x4", "--json")
+    jsonschema_rs.validate(strict(SCHEMAS["simulate"]), json.loads(printed))
+
+
+def test_contexts_have_the_form_of_their_schemas(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for verb, *words in (("add", "lab", "https://lab.example"), ("use", "lab"), ("remove", "lab")):
+        printed = rota("context", verb, "--json", *words)
+        jsonschema_rs.validate(strict(SCHEMAS[f"context {verb}"]), json.loads(printed))
+
+
 def test_one_resubmitted_job_is_an_object(rota: Rota) -> None:
     assert json.loads(rota("resubmit", "--json", "bert"))["id"] == "1q1ghcmf"
 

@@ -2,7 +2,8 @@
 
 A policy is a frozen dataclass; its fields are its parameters. It receives jobs in the order of
 submission (time, then id), all of one GPU type and one tier of ranks, running and waiting alike.
-Sizes are numbers of units (one GPU, or `--gpus-per-worker` GPUs). A job that is not in the result waits.
+Sizes are numbers of units: one GPU, or `--gpus-per-worker` GPUs. A job that is not in the result
+waits.
 """
 
 from __future__ import annotations
