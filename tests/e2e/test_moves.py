@@ -138,6 +138,17 @@ def test_a_job_moves_with_its_code_and_runs_once(town: Town, tmp_path: Path) -> 
     assert starts(town.here, job) == 0
 
 
+def test_job_that_waits_for_another_is_not_moved(town: Town) -> None:
+    first = town.busy()
+    for field in ("after", "after_any", "after_failed"):
+        job = town.here.submit(JobRequest(["true"], **{field: [first]}))  # type: ignore[arg-type]
+        done = town.rota("resubmit", job, "--to", "lab")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"depends on job {first}" in done.stderr
+        assert town.here.show(job).job.state == "queued"
+    assert town.there.jobs().jobs == []
+
+
 def test_repeated_move_creates_one_job(town: Town) -> None:
     town.busy()
     job = town.here.submit(town.box.request("say once"))

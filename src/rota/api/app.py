@@ -31,6 +31,7 @@ from rota.api.streams import OpenStreams
 from rota.api.uvicorn_protocol import ClientTimeouts
 from rota.daemon.access.snapshot_access import SnapshotAccess
 from rota.daemon.access.tokens import Tokens
+from rota.daemon.artifacts.job_files import JobFiles
 from rota.daemon.artifacts.snapshots import Snapshots
 from rota.daemon.cluster_service import ClusterService
 from rota.daemon.elastic.torchrun_rendezvous import TorchrunRendezvous
@@ -60,6 +61,7 @@ class Services:
     history: JobHistory
     log_reader: LogReader
     exec_sessions: ExecSessions
+    job_files: JobFiles
     snapshots: Snapshots
     snapshot_access: SnapshotAccess
     cluster_service: ClusterService

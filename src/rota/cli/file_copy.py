@@ -1,7 +1,8 @@
-"""Copies files from and to a running job, as tar archives through an exec session.
+"""Copies files from and to a running job, and from an ended one, as tar archives.
 
-`tar` runs in the worker's environment with the rights of the job. Only regular files and folders
-are copied: an archive without links cannot write outside the target folder.
+`tar` runs with the rights of the job: in the environment of a running worker through an exec
+session, for an ended job at the daemon. Only regular files and folders are copied: an archive
+without links cannot write outside the target folder.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import tempfile
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, cast
 
 from rota.client.exec import WebSocketSession, open_exec, run
 from rota.errors import MAX_SHOWN_PATH_CHARS, RotaError, UserError, os_error_message, shown
 from rota.wire.exec import OUTPUT, ExecRequest
+from rota.wire.jobs import FINAL_STATES
 
 if TYPE_CHECKING:
     from rota.client import Client
@@ -59,27 +61,50 @@ def copy_from_job(rota: Client, source: JobPath, *, target: Path) -> int:
     and special files that were left out. An error leaves no partial copy."""
     name = source.path.name
     final = target / name if target.is_dir() else target
-    command = ["tar", "-c", "-f", "-", "-C", str(source.path.parent), "--", name]
-    request = ExecRequest(command)
+    found = rota.show(source.job).job
+    receive = _from_ended_job if found.state in FINAL_STATES else _from_running_job
     with (
         _os_errors(),
         tempfile.TemporaryDirectory(dir=final.parent, prefix=".rota-cp-") as folder,
     ):
-        with open_exec(rota, source.job, request=request, worker=source.worker) as session:
-            session.finish()
-            stream = _OutputStream(session)
-            problem = ""
-            try:
-                with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as archive:
-                    n_left_out = extract(archive, Path(folder), name=name)
-            except tarfile.TarError as error:
-                n_left_out, problem = 0, str(error)
-            stream.drain()
-        # If tar failed, its own message is better.
-        problem = "" if session.exit_code else problem
-        _require_success(session, f"cannot copy {source}", errors=stream.errors, problem=problem)
+        n_left_out = receive(rota, replace(source, job=found.id), folder=Path(folder))
         (Path(folder) / name).replace(final)
     return n_left_out
+
+
+def _from_running_job(rota: Client, source: JobPath, *, folder: Path) -> int:
+    name = source.path.name
+    command = ["tar", "-c", "-f", "-", "-C", str(source.path.parent), "--", name]
+    request = ExecRequest(command)
+    with open_exec(rota, source.job, request=request, worker=source.worker) as session:
+        session.finish()
+        stream = _OutputStream(session)
+        n_left_out, problem = _extract_stream(stream, folder, name=name)
+        stream.drain()
+    # If tar failed, its own message is better.
+    problem = "" if session.exit_code else problem
+    _require_success(session, f"cannot copy {source}", errors=stream.errors, problem=problem)
+    return n_left_out
+
+
+def _from_ended_job(rota: Client, source: JobPath, *, folder: Path) -> int:
+    name = source.path.name
+    stream = _ArchiveStream(rota.files(source.job, str(source.path)))
+    n_left_out, problem = _extract_stream(stream, folder, name=name)
+    if problem:
+        raise UserError(f"cannot copy {source}: {problem}", "check the path")
+    return n_left_out
+
+
+def _extract_stream(
+    stream: _OutputStream | _ArchiveStream, folder: Path, *, name: str
+) -> tuple[int, str]:
+    """Extract an archive. Return the number of members that were left out, and the problem."""
+    try:
+        with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as archive:
+            return extract(archive, folder, name=name), ""
+    except tarfile.TarError as error:
+        return 0, str(error)
 
 
 def copy_to_job(rota: Client, source: Path, *, target: JobPath) -> int:
@@ -136,6 +161,17 @@ def extract(archive: tarfile.TarFile, folder: Path, *, name: str) -> int:
         else:
             n_left_out += 1
     return n_left_out
+
+
+class _ArchiveStream:
+    """An archive that the daemon sends, as a file to read."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+
+    def read(self, _size: int = -1) -> bytes:
+        """The next part, of any length; empty at the end."""
+        return next(self._pieces, b"")
 
 
 class _OutputStream:

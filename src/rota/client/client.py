@@ -149,6 +149,11 @@ class Client:
 
         return Uploads(self._http)
 
+    def files(self, job: str, path: str) -> Iterator[bytes]:
+        """Yield a file or folder of an ended job as a tar archive. A relative path starts at the
+        working directory of the job."""
+        return self._http.bytes(f"/jobs/{_quoted(job)}/files", {"path": path})
+
     # -- reading --------------------------------------------------------------------------------
 
     def jobs(

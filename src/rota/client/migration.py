@@ -22,7 +22,7 @@ from rota.wire.moves import MOVED_PREFIX, JobTransfer, ShippedCode, move_key, mo
 
 def hand_over(target: Client, transfer: JobTransfer) -> str:
     """Submit the job to the target on hold, with its code; return its id there."""
-    request = replace(transfer.request, hold=True, after=[])
+    request = replace(transfer.request, hold=True, after=[], after_any=[], after_failed=[])
     if transfer.code is not None:
         code, uploads = transfer.code, target.shipping()
 
@@ -75,6 +75,10 @@ def _check(source: Client, found: JobDetails) -> None:
         if source.show(other).job.state != "succeeded":
             what = f"job {job.id} depends on job {other}, which has not succeeded"
             raise UserError(what, f"move it after job {other} has succeeded")
+    for other in [*found.after_any, *found.after_failed]:
+        if source.show(other).job.state not in FINAL_STATES:
+            what = f"job {job.id} depends on job {other}, which has not ended"
+            raise UserError(what, f"move it after job {other} has ended")
 
 
 def _end(source: Client, found: JobDetails, *, reason: str) -> None:

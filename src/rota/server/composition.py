@@ -14,6 +14,7 @@ from rota.api.listeners import format_address
 from rota.config.paths import SOCKET_NAME
 from rota.daemon.access.snapshot_access import SnapshotAccess
 from rota.daemon.access.tokens import Tokens
+from rota.daemon.artifacts.job_files import JobFiles
 from rota.daemon.artifacts.snapshots import Snapshots
 from rota.daemon.cluster_service import ClusterService, DaemonAddress, DaemonSetup, TcpState
 from rota.daemon.elastic.membership import MembershipService
@@ -131,6 +132,11 @@ class _Composition:
             history=JobHistory(self._directory, self._store, clock=self._clock),
             log_reader=LogReader(self._directory, engine),
             exec_sessions=ExecSessions(self._directory, engine),
+            job_files=JobFiles(
+                self._directory,
+                self._store,
+                launch_environment=self._backend.launch_environment,
+            ),
             snapshots=self._snapshots,
             snapshot_access=self._snapshot_access,
             cluster_service=self._cluster_service(),

@@ -1,4 +1,4 @@
-"""`rota cp` from and to a running job."""
+"""`rota cp` from and to a running job, and from an ended one."""
 
 import io
 import os
@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from rota.cli.file_copy import JobPath, copy_from_job, copy_to_job, extract, job_path
-from rota.client import Client
+from rota.client import Client, JobRequest
 from rota.errors import RotaError, UserError
 from tests.integration.sessions.daemon import Daemon
 
@@ -91,15 +91,46 @@ def test_errors_name_the_path_and_leave_nothing(
     assert [each.name for each in outside.rglob("*")] == ["out", "mine"]
 
 
-def test_the_files_of_an_ended_job_are_not_reached(
-    daemon: Daemon, rota: Client, inside: Path, outside: Path
-) -> None:
+@pytest.fixture
+def ended(daemon: Daemon, rota: Client, inside: Path) -> str:
+    """The id of an ended job that worked in `inside`."""
     job_id = daemon.run(rota, workdir=str(inside))
     rota.cancel(job_id)
     rota.wait(job_id)
-    with pytest.raises(RotaError, match="cancelled"):
+    return job_id
+
+
+def test_the_files_of_an_ended_job_come_out(
+    daemon: Daemon, ended: str, inside: Path, outside: Path
+) -> None:
+    (inside / "out/link").symlink_to("/etc/passwd")
+    done = daemon.cli("cp", f"{ended}:out", str(outside))
+    assert (done.returncode, done.stderr) == (1, b"rota: left out 1 links and special files\n")
+    assert (outside / "out/model.pt").read_bytes() == (inside / "out/model.pt").read_bytes()
+    assert os.access(outside / "out/deep/run.sh", os.X_OK)
+    for source, target, message in [
+        (f"{ended}:nothing", str(outside / "x"), "nothing: Cannot stat: No such file"),
+        (f"{ended}:no/thing", str(outside / "x"), "no: Cannot open: No such file"),
+        (str(outside / "out"), f"{ended}:back", "cancelled"),
+    ]:
+        done = daemon.cli("cp", source, target)
+        assert (done.returncode, done.stdout) == (2, b""), done.stderr
+        assert message in done.stderr.decode()
+    assert [each.name for each in outside.iterdir()] == ["out"]
+
+
+def test_a_shipped_folder_is_read_until_it_is_deleted(
+    daemon: Daemon, rota: Client, inside: Path, outside: Path
+) -> None:
+    request = JobRequest(["sh", "-c", "echo 1 > result"], snapshot=rota.ship(inside))
+    job_id = rota.submit(request)
+    rota.wait(job_id)
+    assert copy_from_job(rota, JobPath(job_id, PurePosixPath("result")), target=outside) == 0
+    assert (outside / "result").read_text() == "1\n"
+    [tree] = daemon.home.rglob(job_id + "/files")
+    tree.rename(tree.with_name("gone"))
+    with pytest.raises(RotaError, match="was deleted"):
         copy_from_job(rota, JobPath(job_id, PurePosixPath("out")), target=outside)
-    assert list(outside.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "out/../../x", "other/x", "."])

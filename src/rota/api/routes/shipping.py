@@ -1,4 +1,4 @@
-"""Shipped code: which blobs are missing, upload of blobs, creation and download of snapshots."""
+"""Shipped code: missing blobs, uploads, snapshots. Also the files that an ended job left."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, BinaryIO
 
-from fastapi import Path, Request
+from fastapi import Path, Query, Request
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
 from rota.api.auth import CallerDep
-from rota.api.responses import ERRORS, ServicesDep, json_response
+from rota.api.responses import ERRORS, NameOrId, ServicesDep, json_response
 from rota.api.router import LazyRouter
+from rota.api.streams import byte_stream
 from rota.errors import UserError
 from rota.wire.manifest import MAX_JSON_BYTES, SnapshotManifest
 
@@ -36,6 +37,7 @@ SLOWEST_BYTES_S = 16 * 1024
 """Lowest rate of an upload, after the time that every body has."""
 PIECE_BYTES = 256 * 1024
 Hash = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
+FilePath = Annotated[str, Query(min_length=1, max_length=4096)]
 
 
 class SlowUploadError(UserError):
@@ -124,6 +126,19 @@ async def code(*, services: ServicesDep, caller: CallerDep) -> Response:
     """Needs the token of the job's attempt."""
     found = await asyncio.to_thread(services.snapshot_access.archive, caller)
     return StreamingResponse(found, media_type="application/x-tar")
+
+
+@router.get(
+    "/jobs/{word}/files",
+    response_class=StreamingResponse,
+    summary="Download a file or folder of an ended job as a tar archive",
+)
+async def files(
+    word: NameOrId, path: FilePath, *, services: ServicesDep, caller: CallerDep
+) -> Response:
+    """A relative path starts at the working directory of the job."""
+    found = await services.job_files.archive(caller, word, path=path)
+    return byte_stream(found, services=services, caller=caller)
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:

@@ -314,9 +314,7 @@ def _wait(rota: Client, ids: list[str], *, flags: SubmitFlags) -> int:
     except KeyboardInterrupt:
         _print_unfinished(ids[len(ends) :])
         raise
-    if flags.as_json and flags.follows:
-        _print_job_lines(rota, ids)
-    elif flags.as_json:
+    if flags.as_json and not flags.follows:
         from rota.cli.output.jobs import print_job_objects
 
         print_job_objects([job for job, _ in ends])

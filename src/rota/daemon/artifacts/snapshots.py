@@ -96,6 +96,10 @@ class Snapshots:
         store = self._user_store(owner)
         return store.unpack(_checked(snapshot_id), given, job_id=_checked_job(job_id))
 
+    def workdir(self, job_id: str, *, owner: int) -> Path | None:
+        """The job's own copy of its snapshot, if it still exists."""
+        return self._user_store(owner).workdir(_checked_job(job_id))
+
     def prune_workdirs(self, live: Collection[str], *, unused_s: float) -> None:
         """Remove the copies of jobs that ended longer ago than `unused_s`."""
         before_s = time.time() - unused_s

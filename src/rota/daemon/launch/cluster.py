@@ -108,6 +108,16 @@ class ClusterEnvironment:
             found = replace(found, env={"ROTA_CHECKPOINT_DIR": CHECKPOINTS}, mounts=(mount,))
         return await self._with_code(found, submission, request=request)
 
+    def kept_files(
+        self,
+        submission: Submission,
+        request: JobRequest,  # noqa: ARG002 - of the interface
+    ) -> LaunchContext:
+        raise UserError(
+            f"job {submission.job_id} has ended, and its files went with its pods",
+            "write results to a volume, or to the folder in $ROTA_CHECKPOINT_DIR",
+        )
+
     def remove_checkpoints(self, job_id: JobId, user: str) -> None:
         if self.checkpoints is not None:
             with suppress(OSError):

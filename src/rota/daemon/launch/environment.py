@@ -48,6 +48,10 @@ class LaunchEnvironment(Protocol):
         """Prepare the start of an attempt."""
         ...
 
+    def kept_files(self, submission: Submission, request: JobRequest) -> LaunchContext:
+        """Account and working directory of an ended job. Blocks. Raises if the files are gone."""
+        ...
+
     def remove_checkpoints(self, job_id: JobId, user: str) -> None: ...
 
 

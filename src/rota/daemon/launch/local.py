@@ -69,6 +69,16 @@ class LocalEnvironment:
             # A later start would fail, too: only the user can ship the code again.
             raise UserError(error.message, error.hint) from error
 
+    def kept_files(self, submission: Submission, request: JobRequest) -> LaunchContext:
+        account = account_of(submission.user, submission.uid if os.geteuid() == 0 else None)
+        if not request.snapshot:
+            return LaunchContext(account, workdir=request.workdir or account.home)
+        folder = self.snapshots.workdir(submission.job_id, owner=submission.uid)
+        if folder is None:
+            what = f"the working folder of job {submission.job_id} was deleted"
+            raise UserError(what, "it is kept for the time in the setting 'keep_workdir'")
+        return LaunchContext(account, workdir=str(folder / request.workdir))
+
     def remove_checkpoints(self, job_id: JobId, user: str) -> None:
         # Many jobs have none, and a folder that its owner protected cannot be deleted.
         with suppress(OSError):

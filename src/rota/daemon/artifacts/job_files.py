@@ -1,0 +1,123 @@
+"""The files that an ended job left in its working directory, as a tar archive.
+
+`tar` runs with the account of the job, so it reads what the job could read, and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncGenerator
+from pathlib import PurePosixPath
+
+from rota.core.model.job import Ended, JobId
+from rota.daemon.access.authorization import Caller
+from rota.daemon.errors import NotFoundError
+from rota.daemon.jobs.job_lookup import JobDirectory, describe_state
+from rota.daemon.launch.environment import LaunchContext, LaunchEnvironment
+from rota.daemon.launch.programs import unpack
+from rota.engines.interface import UnixAccount
+from rota.errors import MAX_SHOWN_PATH_CHARS, UserError, shown
+from rota.store.interface import Store
+
+PIECE_BYTES = 256 * 1024
+MAX_ERROR_BYTES = 4096
+MAX_PATH_BYTES = 4096
+
+
+class JobFiles:
+    def __init__(
+        self, directory: JobDirectory, store: Store, *, launch_environment: LaunchEnvironment
+    ) -> None:
+        self._directory = directory
+        self._store = store
+        self._launch_environment = launch_environment
+
+    async def archive(self, caller: Caller, word: str, *, path: str) -> AsyncGenerator[bytes]:
+        """A file or folder as a tar archive. A relative path starts at the working directory of the
+        job. The caller must own the job. Closing the generator ends `tar`."""
+        target = _checked(path)
+        kept = await asyncio.to_thread(self._kept_files, caller, word)
+        folder = PurePosixPath(kept.workdir or "/") / target.parent
+        archive = _Archive(str(folder), target.name, account=kept.account)
+        try:
+            # A small archive is read whole, so that an error of `tar` becomes an error response.
+            first = await asyncio.to_thread(archive.read)
+            if len(first) < PIECE_BYTES:
+                await asyncio.to_thread(archive.read)
+        except BaseException:
+            archive.stop()
+            raise
+        return _pieces(archive, first)
+
+    def _kept_files(self, caller: Caller, word: str) -> LaunchContext:
+        job = self._directory.find_owned(caller, word)
+        if not isinstance(job.phase, Ended):
+            what = f"job {job.id} has not ended: {describe_state(job)}"
+            raise UserError(what, "copy from it with 'rota cp' while it runs")
+        submission = self._store.submission(JobId(job.id))
+        if submission is None:
+            raise NotFoundError(f"the request of job {job.id} is not in the store")
+        return self._launch_environment.kept_files(submission, unpack(submission.program).request)
+
+
+class _Archive:
+    """A `tar` that writes an archive to a pipe. All methods but `stop` block."""
+
+    def __init__(self, folder: str, name: str, *, account: UnixAccount) -> None:
+        is_own = account.uid is None
+        self._errors, errors = os.pipe()
+        # Of very many errors, only the first matter: `tar` must not wait for a reader.
+        os.set_blocking(errors, False)
+        try:
+            self._process = subprocess.Popen(
+                ["tar", "-c", "-f", "-", "-C", folder, "--", name],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd="/",
+                env={"PATH": os.defpath, "LC_ALL": "C"},
+                start_new_session=True,
+                user=account.uid,
+                group=None if is_own else account.gid,
+                extra_groups=None if is_own else account.groups,
+            )
+        except BaseException:
+            os.close(self._errors)
+            raise
+        finally:
+            os.close(errors)
+
+    def read(self) -> bytes:
+        """The next part; empty at the end. Raises if `tar` failed."""
+        assert self._process.stdout is not None
+        piece = self._process.stdout.read(PIECE_BYTES)
+        if not piece and self._process.wait():
+            lines = os.read(self._errors, MAX_ERROR_BYTES).decode(errors="replace").splitlines()
+            why = lines[0] if lines else f"tar ended with exit code {self._process.returncode}"
+            raise UserError(shown(why, MAX_SHOWN_PATH_CHARS), "check the path")
+        return piece
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        os.close(self._errors)
+
+
+async def _pieces(archive: _Archive, first: bytes) -> AsyncGenerator[bytes]:
+    try:
+        yield first
+        while piece := await asyncio.to_thread(archive.read):
+            yield piece
+    finally:
+        archive.stop()
+
+
+def _checked(path: str) -> PurePosixPath:
+    target = PurePosixPath(path)
+    if target.name in ("", "..") or "\0" in path or len(path.encode()) > MAX_PATH_BYTES:
+        raise UserError(f"{shown(path)!r} names no file", "write a path such as out/model.pt")
+    return target
