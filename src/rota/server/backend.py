@@ -20,7 +20,7 @@ from rota.daemon.jobs.forecaster import Forecaster
 from rota.daemon.jobs.submission import SubmissionService
 from rota.daemon.jobs.views import WaitReasons
 from rota.daemon.launch.checkpoint_dirs import CheckpointDirs
-from rota.daemon.launch.environment import LaunchEnvironment
+from rota.daemon.launch.interface import LaunchEnvironment
 from rota.daemon.launch.local import LocalEnvironment
 from rota.daemon.migration.file_journal import FileMoveJournal
 from rota.daemon.migration.requests import MoveJournal

@@ -13,7 +13,7 @@ from rota.config.load import LoadedSettings, error_names_origin
 from rota.daemon.access.accounts import parse_accounts
 from rota.daemon.jobs.admission import Defaults
 from rota.daemon.launch.checkpoint_dirs import CheckpointDirs, parse_checkpoint_dirs
-from rota.daemon.launch.environment import VOLUMES
+from rota.daemon.launch.interface import VOLUMES
 from rota.engines.interface import UnixAccount
 from rota.engines.local.gpu_locks import selected
 from rota.engines.local.gpus import find, parse_virtual

@@ -11,9 +11,9 @@ import pytest
 
 from rota_trainer.checkpoint.manifest import NAME, check, read
 from rota_trainer.checkpoint.store import STATE, CheckpointStore
-from rota_trainer.progress.position import CheckpointOwner, Position
+from rota_trainer.progress.position import CheckpointSource, Position
 
-OURS = CheckpointOwner("job", "code")
+OURS = CheckpointSource("job", "code")
 
 
 def saving(text: str) -> Callable[[Path], object]:
@@ -31,7 +31,7 @@ def write(checkpoints: CheckpointStore, *texts: str) -> list[Path]:
     return [checkpoints.write(saving(text), Position(n)) for n, text in enumerate(texts, start=1)]
 
 
-def found(folder: Path, owner: CheckpointOwner = OURS) -> str | None:
+def found(folder: Path, owner: CheckpointSource = OURS) -> str | None:
     newest = CheckpointStore(folder, owner).newest()
     return None if newest is None else (newest.path / "more" / "optimizer.bin").read_text()
 
@@ -191,12 +191,12 @@ def test_damaged_checkpoint_does_not_count_as_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("theirs", "words"),
     [
-        (CheckpointOwner("other", "code"), "another job (other)"),
-        (CheckpointOwner("job", "edited"), "other code"),
+        (CheckpointSource("other", "code"), "another job (other)"),
+        (CheckpointSource("job", "edited"), "other code"),
     ],
 )
 def test_checkpoint_of_another_owner_is_rejected_and_kept(
-    theirs: CheckpointOwner, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    theirs: CheckpointSource, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     others = write(CheckpointStore(tmp_path, theirs), "x", "y")
     assert found(tmp_path) is None

@@ -150,7 +150,7 @@ def may_see_all(caller: Caller) -> bool:
     return caller.is_admin and caller.scope is not AccessScope.JOB
 
 
-def require_owner(caller: Caller, job: Job) -> None:
+def require_owner_or_admin(caller: Caller, job: Job) -> None:
     if not may_see(caller, job):
         raise ForbiddenError(
             f"job {job.id} belongs to {job.spec.user}",
@@ -171,7 +171,7 @@ def require_change_of(caller: Caller, user: str) -> None:
 def require_submitter(caller: Caller, job: Job) -> None:
     """Only the user of a job may submit the job again: the copy runs as the caller, and another
     user's program would run with an administrator's rights."""
-    require_owner(caller, job)
+    require_owner_or_admin(caller, job)
     if caller.user != job.spec.user:
         raise ForbiddenError(
             f"job {job.id} belongs to {job.spec.user}, and would run as {caller.user}",

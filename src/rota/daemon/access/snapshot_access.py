@@ -15,7 +15,7 @@ from rota.daemon.artifacts.snapshots import (
 )
 from rota.daemon.artifacts.tar_stream import archive
 from rota.daemon.errors import NotFoundError
-from rota.daemon.launch.environment import LaunchEnvironment
+from rota.daemon.launch.interface import LaunchEnvironment
 from rota.daemon.launch.programs import unpack
 from rota.store.interface import Store
 from rota.wire.moves import ShippedCode

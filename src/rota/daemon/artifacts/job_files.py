@@ -15,7 +15,7 @@ from rota.core.model.job import Ended, JobId
 from rota.daemon.access.authorization import Caller
 from rota.daemon.errors import NotFoundError
 from rota.daemon.jobs.job_lookup import JobDirectory, describe_state
-from rota.daemon.launch.environment import LaunchContext, LaunchEnvironment
+from rota.daemon.launch.interface import LaunchContext, LaunchEnvironment
 from rota.daemon.launch.programs import unpack
 from rota.engines.interface import UnixAccount
 from rota.errors import MAX_SHOWN_PATH_CHARS, UserError, shown

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from rota.core.lifecycle.states import JobState
 from rota.core.model.job import Ended, Job, JobId
-from rota.daemon.access.authorization import Caller, may_name, require_owner, require_write
+from rota.daemon.access.authorization import Caller, may_name, require_owner_or_admin, require_write
 from rota.daemon.errors import NotFoundError
 from rota.daemon.jobs.job_ids import is_job_id
 from rota.daemon.launch.programs import SubmittedProgram, unpack
@@ -133,14 +133,14 @@ class JobDirectory:
         require_write(caller)
         match = await self.match_async(caller, word)
         job = _only_job(match)
-        require_owner(caller, job)
+        require_owner_or_admin(caller, job)
         require_whole(match)
         return job
 
     def find_readable(self, caller: Caller, word: str) -> Job:
         """A job whose logs and measurements this caller may read."""
         job = self.find(caller, word)
-        require_owner(caller, job)
+        require_owner_or_admin(caller, job)
         return job
 
     def find_owned(self, caller: Caller, word: str) -> Job:

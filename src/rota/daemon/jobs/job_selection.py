@@ -10,7 +10,7 @@ from enum import StrEnum
 from rota.core.lifecycle.states import JobState
 from rota.core.model.events import JobCancelled, JobEvent, JobHeld, JobReleased
 from rota.core.model.job import Ended, Job, JobId
-from rota.daemon.access.authorization import Caller, require_change_of, require_owner
+from rota.daemon.access.authorization import Caller, require_change_of, require_owner_or_admin
 from rota.daemon.jobs.job_lookup import (
     LIVE,
     JobDirectory,
@@ -93,7 +93,7 @@ async def select_jobs(
 
 def _check(match: JobMatch, caller: Caller, *, action: JobAction, accepts_part: bool) -> None:
     """Raises unless the caller may change the jobs. All jobs of an array have one owner."""
-    require_owner(caller, match.jobs[0])
+    require_owner_or_admin(caller, match.jobs[0])
     if not accepts_part:
         require_whole(match)
     if match.kind is not MatchKind.ARRAY and action is not JobAction.CANCEL:

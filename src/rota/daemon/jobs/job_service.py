@@ -18,7 +18,7 @@ from rota.daemon.access.authorization import (
     Caller,
     job_scope,
     may_see,
-    require_owner,
+    require_owner_or_admin,
     require_write,
 )
 from rota.daemon.diagnosis.diagnosis import hint_for
@@ -188,7 +188,7 @@ class JobService:
     async def profile(self, caller: Caller, word: str) -> JobProfile:
         """The measurements of a job, for callers who may read its logs."""
         job = await self._directory.find_async(caller, word)
-        require_owner(caller, job)
+        require_owner_or_admin(caller, job)
         live = live_workers_of(self._reports, job.id)
         return await asyncio.to_thread(profile_of, job, self._store, live=live)
 

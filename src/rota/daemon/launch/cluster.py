@@ -18,7 +18,7 @@ from rota.daemon.artifacts.snapshots import Snapshots, snapshot_owner_of
 from rota.daemon.errors import RefusedError
 from rota.daemon.jobs.validation import claim_of, parse_mount
 from rota.daemon.launch.checkpoint_dirs import JOB, USER, CheckpointDirOwner, CheckpointDirs
-from rota.daemon.launch.environment import VOLUMES, LaunchContext, same_path_mount
+from rota.daemon.launch.interface import VOLUMES, LaunchContext, same_path_mount
 from rota.daemon.launch.programs import account_of
 from rota.engines.interface import Mount, UnixAccount
 from rota.errors import UserError

@@ -10,7 +10,7 @@ from typing import Protocol
 from rota.core.model.job import Job, JobId
 from rota.daemon.artifacts.snapshots import SnapshotOwner, Snapshots, snapshot_owner_of
 from rota.daemon.jobs.admission import Defaults
-from rota.daemon.launch.environment import LaunchEnvironment
+from rota.daemon.launch.interface import LaunchEnvironment
 from rota.daemon.launch.programs import program, unpack
 from rota.daemon.runtime.job_reader import JobReader
 from rota.engines.interface import Program

@@ -14,7 +14,7 @@ from rota.daemon.artifacts.snapshots import Snapshots
 from rota.daemon.artifacts.user_store import CorruptSnapshotError
 from rota.daemon.errors import RefusedError
 from rota.daemon.launch.checkpoint_dirs import CheckpointDirOwner, CheckpointDirs
-from rota.daemon.launch.environment import VOLUMES, LaunchContext, same_path_mount
+from rota.daemon.launch.interface import VOLUMES, LaunchContext, same_path_mount
 from rota.daemon.launch.programs import account_of
 from rota.engines.interface import Mount
 from rota.errors import UserError

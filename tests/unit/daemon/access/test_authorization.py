@@ -18,7 +18,7 @@ from rota.daemon.access.authorization import (
     may_see_all,
     require_job_token,
     require_move_target,
-    require_owner,
+    require_owner_or_admin,
     require_submitter,
     require_token_creator,
     uid_of_jobs,
@@ -97,7 +97,7 @@ def test_only_owner_administrators_and_the_job_itself_see_a_job(
     assert may_see(caller, ada_job) is expected
     if not expected:
         with pytest.raises(ForbiddenError, match="belongs to ada"):
-            require_owner(caller, ada_job)
+            require_owner_or_admin(caller, ada_job)
 
 
 def test_only_the_submitter_submits_a_job_again(ada_job: Job) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Callable
 
 from rota_trainer.checkpoint.code_hash import main_script_hash
 from rota_trainer.console import print_message
-from rota_trainer.progress.position import CheckpointOwner, Position
+from rota_trainer.progress.position import CheckpointSource, Position
 from rota_trainer.reporting.environment import WorkerEnvironment
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Checkpointer:
             folder or environment.checkpoint_dir or os.path.join(STANDALONE_FOLDER, _run_name())
         )
         self._folder = os.path.abspath(chosen)
-        self._owner = CheckpointOwner(environment.job, self.code)
+        self._owner = CheckpointSource(environment.job, self.code)
         self._opened: CheckpointStore | None = None
         self._printed_reasons: set[str] = set()
         """The reasons of failed saves that were printed."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rota_trainer.progress.position import CheckpointOwner, Position
+from rota_trainer.progress.position import CheckpointSource, Position
 
 NAME = "rota.json"
 FORMAT = 1
@@ -29,14 +29,14 @@ class CorruptCheckpointError(Exception):
 
 @dataclass(frozen=True)
 class CheckpointManifest:
-    owner: CheckpointOwner
+    owner: CheckpointSource
     position: Position
     files: dict[str, str]
     """File name -> `SIZE:SHA256`."""
     library: str
 
 
-def seal(folder: Path, *, owner: CheckpointOwner, position: Position, library: str) -> None:
+def seal(folder: Path, *, owner: CheckpointSource, position: Position, library: str) -> None:
     """Flush every file of the folder to disk, then write the manifest. Raises OSError."""
     files = {name: _digest(folder / name, sync=True) for name in _names(folder)}
     if not files:
@@ -73,7 +73,7 @@ def read(folder: Path) -> CheckpointManifest:
         if type(position.epoch) is not int or type(position.step) is not int or min(position) < 0:
             raise CorruptCheckpointError("the position in the manifest is invalid")
         return CheckpointManifest(
-            CheckpointOwner(**body["owner"]), position, files, body["library"]
+            CheckpointSource(**body["owner"]), position, files, body["library"]
         )
     except FileNotFoundError:
         raise CorruptCheckpointError("the manifest is missing") from None

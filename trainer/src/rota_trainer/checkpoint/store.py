@@ -27,7 +27,7 @@ from rota_trainer.checkpoint.manifest import (
     sync_folder,
 )
 from rota_trainer.console import print_message
-from rota_trainer.progress.position import CheckpointOwner, Position
+from rota_trainer.progress.position import CheckpointSource, Position
 from rota_trainer.version import VERSION
 
 STATE = "state"
@@ -47,7 +47,7 @@ class StoredCheckpoint(NamedTuple):
 
 
 class CheckpointStore:
-    def __init__(self, folder: Path, owner: CheckpointOwner, *, keep: int = 2) -> None:
+    def __init__(self, folder: Path, owner: CheckpointSource, *, keep: int = 2) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}: at least one checkpoint must be kept")
         self.folder = folder
@@ -155,7 +155,7 @@ class CheckpointStore:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _refusal(folder: Path, *, theirs: CheckpointOwner, ours: CheckpointOwner) -> str:
+def _refusal(folder: Path, *, theirs: CheckpointSource, ours: CheckpointSource) -> str:
     if theirs.job != ours.job:
         whose = f"belongs to another job ({theirs.job or 'a standalone run'})"
         advice = "To resume from it, load it by its path."

@@ -14,7 +14,7 @@ class Position(NamedTuple):
     """The same position in epochs, with a fraction if the length of an epoch is known."""
 
 
-class CheckpointOwner(NamedTuple):
+class CheckpointSource(NamedTuple):
     """A checkpoint can be loaded only by the same job with the same code."""
 
     job: str = ""

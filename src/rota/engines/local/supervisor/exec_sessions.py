@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Any
 
 from rota.engines.local.supervisor import kill_tree, proc, state_files
-from rota.engines.local.supervisor.exec import Stdio, exec_worker
+from rota.engines.local.supervisor.exec_worker import Stdio, exec_worker
 from rota.engines.local.supervisor.records import WorkerSpec
 
 BACKLOG_MAX = 64

@@ -27,8 +27,8 @@ from rota.engines.local.supervisor import (
     state_files,
 )
 from rota.engines.local.supervisor.channel import receive
-from rota.engines.local.supervisor.exec import Stdio, exec_worker
 from rota.engines.local.supervisor.exec_sessions import ExecServer
+from rota.engines.local.supervisor.exec_worker import Stdio, exec_worker
 from rota.engines.local.supervisor.log_pipe import LogPipe
 from rota.engines.local.supervisor.records import (
     KILLED_CODE,
