@@ -285,6 +285,10 @@ class TrainingJobController:
                 refusals.append(
                     ("Immutable", f"{what}; delete the TrainingJob and create it again")
                 )
+            if edits.priority is not None:
+                # Only the cluster knows who wrote the object, so no edit is an administrator's.
+                owner = Caller(submission.user)
+                self._submissions.require_priority(owner, edits.priority, current=job.spec.priority)
             for event in edit_events(edits, job, actor=ACTOR):
                 await self._apply(event)
             if edits.size is not None:

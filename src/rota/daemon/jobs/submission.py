@@ -17,6 +17,7 @@ from rota.core.model.node import DEFAULT_TOLERATIONS
 from rota.daemon.access.authorization import (
     Caller,
     require_person,
+    require_priority,
     require_submitter,
     require_write,
 )
@@ -84,6 +85,7 @@ class SubmissionService:
         self._snapshots = site.snapshots
         self._launch_environment = site.launch_environment
         self._defaults = site.defaults
+        self._priority_limits = site.priority_limits
         self._clock = site.clock
         self._keys = IdempotencyKeys(store)
         self._feasibility = FeasibilityChecker([])
@@ -163,6 +165,10 @@ class SubmissionService:
         self._controller.require_available()
         [job_id] = await self._submit(caller, [request], options=options)
         return job_id
+
+    def require_priority(self, caller: Caller, priority: int, *, current: int) -> None:
+        """Raises unless the caller may give this priority to a job that has the `current` one."""
+        require_priority(caller, priority, limits=self._priority_limits, current=current)
 
     # -- steps ----------------------------------------------------------------------------------
 
@@ -283,6 +289,7 @@ class SubmissionService:
         is_moved: bool,
     ) -> list[Admitted]:
         check_shape(request)
+        require_priority(caller, request.priority, limits=self._priority_limits)
         self._launch_environment.check(request)
         user, defaults = caller.user, self._defaults(request.project)
         if is_moved:

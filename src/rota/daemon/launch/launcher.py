@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rota.core.model.job import Job, JobId
+from rota.daemon.access.authorization import DEFAULT_PRIORITY_LIMITS, PriorityLimits
 from rota.daemon.artifacts.snapshots import SnapshotOwner, Snapshots, snapshot_owner_of
 from rota.daemon.jobs.admission import Defaults
 from rota.daemon.launch.interface import LaunchEnvironment
@@ -40,7 +41,8 @@ class WorkerCredentials:
 
 @dataclass(frozen=True, slots=True)
 class SiteConfig:
-    """What differs between daemons: clock, defaults, credentials, shipped code, environment."""
+    """What differs between daemons: clock, defaults, credentials, shipped code, environment and
+    limits."""
 
     clock: Callable[[], float]
     defaults: Callable[[str], Defaults]
@@ -48,6 +50,7 @@ class SiteConfig:
     credentials: WorkerCredentials
     snapshots: Snapshots
     launch_environment: LaunchEnvironment
+    priority_limits: PriorityLimits = DEFAULT_PRIORITY_LIMITS
 
 
 class Launcher:
