@@ -26,7 +26,8 @@ PLAIN_WORDS_OF_CLASSES = """
 a abandoned accepted action address admitted after ambiguous answer any argument arrive ask audit
 authenticator background bad batched better broken builder by callback cancelled changed checker
 chooser chosen chunk cleaner coder column connection contains content cordoned corrupt count damaged
-database default delay deletion dependencies describer detail device directory does dot drained edited
+database default delay deletion dependencies describer detail device directory does dot drained
+edited
 ended estimate exited explainer failed failure figure filter finish fired fit follower forbidden
 forwarder found generator given grow guarded handle handling held hierarchies hindered host
 idempotent identity ignored impossible infeasibility info input inspector its join judged kind known
