@@ -25,6 +25,7 @@ from rota.operator.training_job_controller import TrainingJobContext, TrainingJo
 from rota.store.kubernetes.crd_codec import JOB, StatusDetails
 from rota.store.records import Submission
 from rota.wire.jobs import JobRequest
+from tests.support.builders import cluster as nodes_of
 from tests.support.builders import job
 from tests.support.timeouts import PATIENCE_S
 
@@ -173,6 +174,7 @@ def test_an_edit_does_not_exceed_the_limit_of_priorities(priority: int, applied:
     )
     controller.apply_event = lambda event, **_: told.append(event.priority)
     controller.durable = durable
+    controller.nodes = {each.id: each for each in nodes_of("1x8 A100")}
     cluster.status_details = lambda _: StatusDetails(observed=1)
     cluster.set_status_details = lambda *_: None
     cluster.require_priority = partial(require_priority, limits=PriorityLimits())
