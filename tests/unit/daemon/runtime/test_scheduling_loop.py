@@ -99,7 +99,8 @@ class Daemon:
             await self.controller.changed()
         self.policy.gate.clear()
         await self.submit(B)
-        while not self.service.status().scheduling:  # noqa: ASYNC110 - no event tells of it
+        # The round before may be reported, too: wait until the policy is inside.
+        while not (self.policy.n_inside and self.service.status().scheduling):  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
