@@ -3,8 +3,10 @@ objects, hostile programs and nodes that lie. The jobs of others run on, each on
 stays healthy."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,17 +14,20 @@ import yaml
 
 from rota.engines.kubernetes.pods import naming
 from tests.kubernetes.cluster.api import RefusedError, until
-from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.cluster.kwok_nodes import fake_node
+from tests.kubernetes.cluster.handle import Cluster, python_pod
+from tests.kubernetes.cluster.kwok_nodes import fake_node, in_parallel
 from tests.kubernetes.cluster.layout import CARDS_PER_NODE, GPU_RESOURCE, NODE
 from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess
 from tests.kubernetes.test_deploy import TRAINING_JOB, installed, rendered, run
+from tests.support.daemon_process import wait_until
+from tests.support.seed_counts import count
 
 EVERYTHING = (
     "trainingjobs,trainingjobs/scale,pods,pods/status,pods/exec,pods/attach,pods/portforward"
     ",pods/eviction,pods/ephemeralcontainers,pods/resize,pods/proxy,secrets,leases.coordination.k8s.io"
 )
 EVE = "eve"
+MAX_MEMORY_MIB = 400
 REFUSED = "only the daemon may change what it created"
 
 
@@ -263,3 +268,117 @@ def status_of(kube_daemon: KubernetesDaemonProcess, name: str) -> Any:
     """The first status of an object that a user created."""
     path = f"{objects_of(kube_daemon)}/{name}"
     return until(lambda: kube_daemon.cluster.api.get(path).get("status"), f"a status of {name}")
+
+
+def training_job(name: str, user: str, *, note: str = "", **spec: Any) -> dict[str, Any]:
+    meta = {"name": name, "labels": {"rota.dev/user": user}, "annotations": {"note": note}}
+    return TRAINING_JOB | {"metadata": meta, "spec": {"command": ["true"], "hold": True, **spec}}
+
+
+def test_thousands_of_large_objects_of_one_user_do_not_delay_others(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    """The daemon finds all of them when it starts. Its memory stays small."""
+    n, n_large = count(2_000), count(400)
+    api, path = kube_daemon.cluster.api, objects_of(kube_daemon)
+    kube_daemon.kill()
+    notes = {f"flood-{number}": "x" * 250_000 for number in range(n_large)}
+    names = [f"flood-{number}" for number in range(n)]
+    try:
+        in_parallel(
+            lambda name: api.create(path, training_job(name, EVE, note=notes.get(name, ""))), names
+        )
+        api.create(path, training_job("zz-mine", "ann"))
+        kube_daemon.give_up_lease()
+        kube_daemon.up()
+        status_of(kube_daemon, "zz-mine")
+        accepted = [each for each in api.items(path) if "status" in each]
+        assert len(accepted) < n / 2, "it was among the first"
+        is_well(kube_daemon)
+        until(lambda: all("status" in each for each in api.items(path)), "all to be accepted")
+        assert memory_mib(kube_daemon) < MAX_MEMORY_MIB
+        is_well_after_a_restart(kube_daemon)
+        assert memory_mib(kube_daemon) < MAX_MEMORY_MIB
+    finally:
+        in_parallel(lambda name: api.delete(f"{path}/{name}"), [*names, "zz-mine"])
+        until(lambda: not api.items(path) or None, "all to go")
+
+
+def memory_mib(kube_daemon: KubernetesDaemonProcess) -> float:
+    """The most memory that the daemon has used."""
+    assert kube_daemon.process is not None
+    text = Path(f"/proc/{kube_daemon.process.pid}/status").read_text()
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", text)[0]) / 1024
+
+
+def test_an_object_with_a_finalizer_that_never_goes_holds_no_gpu(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    api, path = kube_daemon.cluster.api, objects_of(kube_daemon)
+    body = training_job("stays", EVE, hold=False, command=["sleep", "1000"], gpus="1")
+    body["metadata"]["finalizers"] = ["eve.example/never"]
+    api.create(path, body)
+    job = until(lambda: status_of(kube_daemon, "stays").get("id"), "its job")
+    pod = kube_daemon.pod_runs(job)
+    finalizers = {"metadata": {"finalizers": ["eve.example/never", naming.FINALIZER]}}
+    api.patch(f"{kube_daemon.pods_path}/{pod}", finalizers)
+    api.delete(f"{path}/stays")
+    assert kube_daemon.ends(job).state == "cancelled"
+    until(kube_daemon.has_room, "the GPUs to be free")
+    is_well(kube_daemon)
+    is_well_after_a_restart(kube_daemon)
+    assert api.get(f"{path}/stays")["metadata"]["finalizers"] == ["eve.example/never"]
+    api.patch(f"{path}/stays", {"metadata": {"finalizers": None}})
+    again = training_job("stays", EVE, hold=False, gpus="0", command=["sleep", "0"])
+    until(lambda: api.create(path, again), "the name to be free")
+    second = until(lambda: status_of(kube_daemon, "stays").get("id"), "another job")
+    assert second != job
+    kube_daemon.ends(second)
+
+
+def test_a_new_object_with_the_name_of_a_removed_one_is_another_job(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    """Also if the first one was removed by force while its job ran."""
+    api, path = kube_daemon.cluster.api, objects_of(kube_daemon)
+    ids: list[str] = []
+    for _ in range(3):
+        body = training_job("same", EVE, hold=False, command=["sleep", "1000"], gpus="1")
+        api.create(path, body)
+        ids.append(until(lambda: status_of(kube_daemon, "same").get("id"), "its job"))
+        kube_daemon.pod_runs(ids[-1])
+        api.patch(f"{path}/same", {"metadata": {"finalizers": None}})
+        api.delete(f"{path}/same")
+    assert len({*ids}) == len(ids)
+    for each in ids:
+        assert kube_daemon.ends(each).state == "cancelled"
+    until(kube_daemon.has_room, "the GPUs to be free")
+    is_well(kube_daemon)
+
+
+def plain_pod(name: str, user: str, *, gpus: int = 0, **meta: Any) -> dict[str, Any]:
+    body = python_pod(name, "import time; time.sleep(1000)", gpus=gpus)
+    body["spec"]["schedulerName"] = "rota"
+    body["metadata"] |= {"labels": {"user": user}} | meta
+    return body
+
+
+def test_a_pod_cannot_become_the_worker_of_another_job(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    """With every right and without the policies: an administrator creates these pods."""
+    api, pods = kube_daemon.cluster.api, kube_daemon.pods_path
+    job = kube_daemon.submit("say came; await on; exit 200", gpus="1", retries=3)
+    kube_daemon.says(job, "came")
+    made = api.create(pods, plain_pod("aa-forged", EVE, gpus=1))
+    for attempt in (1, 2, 3):
+        placed = f"{job}/{attempt}/0/{made['metadata']['uid']}"
+        forged = {naming.PLACED: placed, naming.GPUS: "0,1,2,3"}
+        api.patch(f"{pods}/aa-forged", {"metadata": {"annotations": forged}})
+        if attempt == 2:
+            is_well_after_a_restart(kube_daemon)
+    kube_daemon.allow("on")
+    wait_until(lambda: len(kube_daemon.heard(job)) == 4, "all attempts of the program itself")
+    assert kube_daemon.ends(job).state == "failed"
+    api.delete(f"{pods}/aa-forged", grace_s=1)
+    is_well(kube_daemon)
