@@ -166,7 +166,9 @@ class _YamlCheck:
             yield from (key, value)
 
     def _error(self, node: Any, what: str, *, hint: str) -> InputError:
-        return InputError(InputLocation(_shown_name(self._path), node.start_mark.line + 1), what, hint)
+        return InputError(
+            InputLocation(_shown_name(self._path), node.start_mark.line + 1), what, hint
+        )
 
 
 def _jobs(document: Any) -> list[Any]:
