@@ -37,39 +37,67 @@ id         name         user     state    gpus   age   running   remaining   fin
 
 def test_show(rota: Rota):
     assert rota("show", "bert") == snapshot("""\
-id          1q1ghcmf
-name        bert
-user        user-1
-project     vision
-state       running
-hint        worker 1 holds the others up: look at its GPU, its node and its data
-command     python train.py --lr 1e-3 '--name=a b' --api-key k123456
-folder      /home/user-1/bert
-gpus        2 of 1..4
-cpus        2
-memory      32GiB
-nodes       box
-priority    5
-after       1q1gaaaa
-submitted   2026-09-21 12:10:16
-started     2026-09-21 12:16:40
-ran         1h02m
-waited      6m24s
-GPU time    2h04m
-time limit  2d
-progress    45%, 4.5 of 10 epochs
-saved       4 epochs
-left        50m00s ±6 min
-ends        ~15:03 ±6 min
-lost        12m34s of work
-metrics     loss 0.0667, accuracy 0.87
-stragglers  worker 1 on box, 1.5 times as slow as the others
+id           1q1ghcmf
+name         bert
+user         user-1
+project      vision
+state        running
+hint         worker 1 holds the others up: look at its GPU, its node and its data
+command      python train.py --lr 1e-3 '--name=a b' --api-key k123456
+folder       /home/user-1/bert
+gpus         2 of 1..4
+cpus         2
+memory       32GiB
+nodes        box
+priority     5
+mode         fixed
+after        1q1gaaaa
+submitted    2026-09-21 12:10:16
+started      2026-09-21 12:16:40
+ran          1h02m
+waited       6m24s
+GPU time     2h04m
+time limit   2d
+environment  DB, HF_TOKEN, THREADS
+progress     45%, 4.5 of 10 epochs
+saved        4 epochs
+left         50m00s ±6 min
+ends         ~15:03 ±6 min
+lost         12m34s of work
+metrics      loss 0.0667, accuracy 0.87
+stragglers   worker 1 on box, 1.5 times as slow as the others
 
 attempt   worker   where     started               ended                 exit   outcome     why
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
       1        0   box:0     2026-09-21 12:16:40   2026-09-21 12:33:20    143   preempted   a job of higher priority needed its GPUs
       1        1   box:1     2026-09-21 12:25:00   2026-09-21 12:33:19      0   preempted   a job of higher priority needed its GPUs
       2        0   box:0,1   2026-09-21 13:27:55   -                        -
+""")
+
+
+def test_show_as_a_job_file(rota: Rota):
+    assert rota("show", "--file", "bert") == snapshot("""\
+command:
+- python
+- train.py
+- --lr
+- 1e-3
+- --name=a b
+- --api-key
+- k123456
+name: bert
+project: vision
+gpus: 1..4
+cpus: 2.0
+memory: 32GiB
+priority: 5
+epochs: 10
+env:
+  THREADS: '4'
+  DB: postgres://user-1:hunter22@db/x
+workdir: /home/user-1/bert
+time_limit: 2d
+umask: 0027
 """)
 
 
@@ -83,6 +111,8 @@ why        exit code 1: the GPU ran out of memory (OOM)
 hint       a smaller batch, or more memory: `--gpu-memory`, `--gpu-type`
 command    python train.py
 gpus       0.5
+priority   0
+mode       fixed
 submitted  2026-09-19 06:40:00
 started    2026-09-19 06:40:10
 ended      2026-09-19 06:56:40
@@ -111,6 +141,8 @@ why        exit code 1: the GPU ran out of memory (OOM)
 hint       a smaller batch, or more memory: `--gpu-memory`, `--gpu-type`
 command    python train.py
 gpus       0.5
+priority   0
+mode       fixed
 submitted  2026-09-19 06:40:00
 started    2026-09-19 06:40:10
 ended      2026-09-19 06:56:40
@@ -259,33 +291,35 @@ Written at 2026-09-21 14:13:20. Known kinds of secrets are removed.
 ## Job
 
 ~~~~
-id          1q1ghcmf
-name        bert
-user        user-1
-project     vision
-state       running
-hint        worker 1 holds the others up: look at its GPU, its node and its data
-command     python train.py --lr 1e-3 '--name=a b' --api-key [removed]
-folder      /home/user-1/bert
-gpus        2 of 1..4
-cpus        2
-memory      32GiB
-nodes       box
-priority    5
-after       1q1gaaaa
-submitted   2026-09-21 12:10:16
-started     2026-09-21 12:16:40
-ran         1h02m
-waited      6m24s
-GPU time    2h04m
-time limit  2d
-progress    45%, 4.5 of 10 epochs
-saved       4 epochs
-left        50m00s ±6 min
-ends        ~15:03 ±6 min
-lost        12m34s of work
-metrics     loss 0.0667, accuracy 0.87
-stragglers  worker 1 on box, 1.5 times as slow as the others
+id           1q1ghcmf
+name         bert
+user         user-1
+project      vision
+state        running
+hint         worker 1 holds the others up: look at its GPU, its node and its data
+command      python train.py --lr 1e-3 '--name=a b' --api-key [removed]
+folder       /home/user-1/bert
+gpus         2 of 1..4
+cpus         2
+memory       32GiB
+nodes        box
+priority     5
+mode         fixed
+after        1q1gaaaa
+submitted    2026-09-21 12:10:16
+started      2026-09-21 12:16:40
+ran          1h02m
+waited       6m24s
+GPU time     2h04m
+time limit   2d
+environment  DB, HF_TOKEN, THREADS
+progress     45%, 4.5 of 10 epochs
+saved        4 epochs
+left         50m00s ±6 min
+ends         ~15:03 ±6 min
+lost         12m34s of work
+metrics      loss 0.0667, accuracy 0.87
+stragglers   worker 1 on box, 1.5 times as slow as the others
 
 attempt   worker   where     started               ended                 exit   outcome     why
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

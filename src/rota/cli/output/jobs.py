@@ -174,8 +174,11 @@ def _rows(details: JobDetails) -> list[tuple[str, str]]:
         ("cpus", f"{request.cpus:g}" if request.cpus else ""),
         ("memory", request.memory),
         ("nodes", ", ".join(job.nodes)),
-        ("priority", str(job.priority) if job.priority else ""),
+        ("priority", str(job.priority)),
+        ("mode", request.mode),
         ("after", ", ".join(details.after)),
+        ("after any", ", ".join(details.after_any)),
+        ("after failed", ", ".join(details.after_failed)),
         ("array index", "" if details.array_index is None else str(details.array_index)),
         ("submitted", moment(job.submitted_s)),
         ("started", moment(job.started_s) if job.started_s else ""),
@@ -184,9 +187,22 @@ def _rows(details: JobDetails) -> list[tuple[str, str]]:
         ("waited", span(details.queued_s)),
         ("GPU time", span(details.gpu_s) if details.gpu_s >= 1 else ""),
         ("time limit", request.time_limit),
+        ("retries", _retries(details)),
         ("failures", str(details.failures) if details.failures else ""),
+        ("environment", ", ".join(sorted(request.env))),
         *_training(details, now=time.time()),
     ]
+
+
+def _retries(details: JobDetails) -> str:
+    """`2, 1 left, only after exit code 75`."""
+    request = details.request
+    if not request.retries:
+        return ""
+    noun = "code" if len(request.retry_on) == 1 else "codes"
+    codes = ", ".join(map(str, request.retry_on))
+    only = f", only after exit {noun} {codes}" if codes else ""
+    return f"{request.retries}, {details.retries_left} left{only}"
 
 
 def _training(details: JobDetails, *, now: float) -> list[tuple[str, str]]:
