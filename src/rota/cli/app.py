@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "rota.cli.commands"
 VERBS = {
-    "submit": ("submit",),
+    "submit": ("submit", "edit"),
     "jobs": (
         *("list", "show", "story", "cancel", "hold", "release", "resize", "resubmit", "wait"),
         "profile",
@@ -46,7 +46,7 @@ NOUNS = ("nodes", "policy", "context", "token", "config", "store", "history")
 """Modules that are nouns: their commands are verbs, and `HELP` describes the noun."""
 
 SECTIONS = {
-    "Jobs": ("submit", *VERBS["jobs"], "logs"),
+    "Jobs": ("submit", "edit", *VERBS["jobs"], "logs"),
     "Running jobs": (*VERBS["exec"], "report"),
     "Daemon and nodes": (*VERBS["daemon"], "nodes", "policy", "token", "config", "store"),
     "Other commands": ("context", "history", "simulate", "completion"),

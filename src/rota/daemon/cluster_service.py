@@ -261,11 +261,12 @@ class ClusterService:
 
     def _requeue_running(self, caller: Caller) -> None:
         """Hold and release each job in one write, so that no crash leaves a job on hold."""
-        controller = self._controller
+        controller, user = self._controller, caller.user
+        reason = f"back in the queue: the daemon is stopped by {user}"
         for job in list(controller.jobs.values()):
             if isinstance(job.phase, Starting | Running):
-                events = (JobHeld(job.id, caller.user), JobReleased(job.id, caller.user))
-                controller.apply_events(events, (), actor=caller.user)
+                events = (JobHeld(job.id, user, reason), JobReleased(job.id, user, reason))
+                controller.apply_events(events, (), actor=user)
 
 
 def _is_variable(setting: SettingView) -> bool:

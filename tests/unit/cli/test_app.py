@@ -27,6 +27,7 @@ WITH_DAEMON = {
     "hold": ["bert"],
     "release": ["bert"],
     "resize": ["bert", "2"],
+    "edit": ["bert", "--priority", "5"],
     "resubmit": ["bert"],
     "wait": ["bert"],
     "logs": ["bert"],

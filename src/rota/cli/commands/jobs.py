@@ -157,8 +157,13 @@ def _watch(rota: Client, fetch: Callable[[], JobList]) -> None:
     live(lines, changes=rota.events())
 
 
-@command("show", JOB, JSON)
-def show(*, job: str, as_json: bool) -> None:
+@command(
+    "show",
+    JOB,
+    flag("--env", name="has_env", text="Show the values of environment variables, not of secrets."),
+    JSON,
+)
+def show(*, job: str, has_env: bool, as_json: bool) -> None:
     """Show the details of a job, such as why it waits. For an array, list its jobs."""
     from rota.cli.output.console import print_json
     from rota.cli.output.jobs import details_object, print_details, print_jobs
@@ -173,9 +178,9 @@ def show(*, job: str, as_json: bool) -> None:
             print_jobs(rota.named(job), as_json=as_json)
             return
     if as_json:
-        print_json(details_object(details))
+        print_json(details_object(details, has_env=has_env))
     else:
-        print_details(details)
+        print_details(details, has_env=has_env)
 
 
 @command("story", JOB, JSON)

@@ -64,7 +64,7 @@ def list_(*, as_json: bool) -> None:
     )
     print_table(
         [
-            Column("policy", names, is_number=False),
+            Column("name", names, is_number=False),
             Column("parameters", taken, is_number=False),
             Column("description", summaries, is_number=False),
         ]

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from rota.core.estimation.service_time import with_lost_work
-from rota.core.explain.preemptors import Preemptors
+from rota.core.explain.preemptors import Preemptors, resize_text
 from rota.core.kernel.desired_state import DesiredState
 from rota.core.kernel.ledger import Ledger
 from rota.core.lifecycle.commands_for import (
@@ -39,8 +39,8 @@ from rota.core.model.allocation import Allocation, added_slots
 from rota.core.model.effects import Effects, Transition
 from rota.core.model.events import (
     Bug,
+    JobEdited,
     JobEvent,
-    JobPrioritised,
     JobResized,
     StartFailed,
     WorkersExited,
@@ -64,7 +64,6 @@ from rota.errors import internal_error_message
 
 RESUMABLE_PURPOSES = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.LOST)
 """Purposes of a stop after which a job may start again at once."""
-RESTARTS = "restarts at its new size"
 BUG = Bug.__name__
 """The cause, in the history of a job, of what follows from an error of rota itself."""
 HELD_AFTER_BUG = "held because of a bug in rota"
@@ -133,11 +132,20 @@ class JobTable:
         if reaction.trigger is not None:
             self.follow_trigger(reaction, effects, cause=type(event).__name__)
         elif reaction.reason:
-            self.wants_round |= isinstance(event, JobResized | JobPrioritised)
+            self.wants_round |= isinstance(event, JobResized | JobEdited)
             self._note(job, effects, cause=type(event).__name__, reason=reaction.reason)
+            if isinstance(event, JobEdited) and not job.is_active:
+                # The planned slots may not fit what the job needs now.
+                self.desired.drop(job)
+                self.reconcile(job.id, effects)
             if isinstance(event, StartFailed):
                 effects.commands += kill_commands(job, event)
-        elif isinstance(event, Bug) and event.attempt == job.attempt:
+        else:
+            self._act_on(job, event, effects=effects)
+
+    def _act_on(self, job: Job, event: JobEvent, *, effects: Effects) -> None:
+        """Handle an event that leads to no other state by itself."""
+        if isinstance(event, Bug) and event.attempt == job.attempt:
             self._hold_or_note(job, effects, bug=event.reason)
         elif isinstance(event, WorkerSlow) and event.attempt == job.attempt:
             self._move(job, event, effects=effects)
@@ -358,10 +366,13 @@ class JobTable:
             case Starting() | Running() if not wanted:
                 reason = preemptors.reason(job) if preemptors else "preempted"
                 self._stop(job, Purpose.PREEMPT, effects=effects, reason=reason)
-            case Starting(allocation=held) if wanted != held:
-                self._stop(job, Purpose.RESIZE, effects=effects, reason=RESTARTS)
-            case Running(allocation=held, joining=()) if wanted != held:
-                self._resize(job, wanted, effects=effects)
+            case Starting(allocation=held) | Running(allocation=held, joining=()) if wanted != held:
+                reason = (
+                    preemptors.resize_reason(job, wanted)
+                    if preemptors
+                    else resize_text(job, wanted)
+                )
+                self._resize(job, wanted, effects=effects, reason=reason)
             case _:
                 pass
 
@@ -383,23 +394,23 @@ class JobTable:
     def _stop(self, job: Job, purpose: Purpose, *, effects: Effects, reason: str) -> None:
         self.follow_trigger(Reaction(job, Trigger.STOP, reason, purpose), effects, cause="Plan")
 
-    def _resize(self, job: Job, wanted: Allocation, *, effects: Effects) -> None:
+    def _resize(self, job: Job, wanted: Allocation, *, effects: Effects, reason: str) -> None:
         """Resize in place if the job supports it and the new slots are free; else stop the job to
         restart it."""
-        assert isinstance(job.phase, Running)
         joining = added_slots(job.allocation, wanted)
-        why = str(size_reason(job, job.spec.units_in(wanted), now=effects.now) or "")
-        if not job.spec.mode.resizes_in_place:
-            reason = f"{RESTARTS}; {why}" if why else RESTARTS
+        units = job.spec.units_in(wanted)
+        if units != job.units and (why := size_reason(job, units, now=effects.now)):
+            reason = f"{resize_text(job, wanted)}: {why}"
+        if not isinstance(job.phase, Running) or not job.spec.mode.resizes_in_place:
             self._stop(job, Purpose.RESIZE, effects=effects, reason=reason)
         elif job.phase.exits:
             pass  # The job is about to end by itself.
         elif self.ledger.has_room(joining, job.spec, nodes=self.nodes):
-            resize = Reaction(job, Trigger.RESIZE, why, allocation=wanted)
+            resize = Reaction(job, Trigger.RESIZE, reason, allocation=wanted)
             self.follow_trigger(resize, effects, cause="Plan")
         elif self.ledger.has_room_without(job.members, wanted, spec=job.spec, nodes=self.nodes):
             # Only the job itself holds the slots that it needs.
-            self._stop(job, Purpose.RESIZE, effects=effects, reason=RESTARTS)
+            self._stop(job, Purpose.RESIZE, effects=effects, reason=reason)
         else:
             self._waiting[job.id] = None
 

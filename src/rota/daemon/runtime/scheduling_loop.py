@@ -7,11 +7,15 @@ returns a bad plan changes nothing, either; `stall` says so until a round succee
 
 A round may also fail by one job alone, which must not stop all others. So after a failure each job
 is decided alone. If some of them fail and the others together do not, these jobs are held.
+
+A short round of a policy that belongs to rota needs no thread: it runs between an event and the
+write of its effects. A job that fits then starts with the write that submits it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -27,13 +31,17 @@ from rota.core.scheduling.policy_api import Policy
 from rota.core.scheduling.round import decide
 from rota.core.scheduling.view import View
 from rota.errors import internal_error_message
+from rota.policies.registry import is_built_in
 from rota.tasks import in_thread
 
 log = structlog.get_logger()
 
 PAUSE_S = 0.005
 PAUSE_FACTOR = 3.0
-"""A pause after a round is this many times as long as the round."""
+"""A pause after a round is this many times as long as the CPU time of the round."""
+SHORT_ROUND_S = 0.002
+SHORT_ROUND_JOBS = 100
+"""The next round is short if the last one was, and if there are at most so many jobs."""
 PAUSE_MAX_S = 60.0
 """The longest pause, unless the setting `round_interval` is longer."""
 STALL_S = 60.0
@@ -66,6 +74,10 @@ class SchedulingLoop:
         self.newest: WaitExplainer | None = None
         self.count = 0
         self.last_s = 0.0
+        self._cpu_s = 0.0
+        """CPU time of the last round."""
+        self.is_busy = True
+        """Whether a round runs or is due, or the pause after a round."""
         self.stall = ""
         """Why jobs do not start: the current round does not end, or the policy failed in the last
         round. Otherwise empty."""
@@ -86,14 +98,43 @@ class SchedulingLoop:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            self.is_busy = self._wanted.is_set()
             await self._wanted.wait()
             self._wanted.clear()
+            self.is_busy = True
             if self._may_decide():
                 began = loop.time()
                 await self._round()
                 self.last_s = loop.time() - began
-            pause_s = min(PAUSE_MAX_S, PAUSE_FACTOR * self.last_s)
+            pause_s = min(PAUSE_MAX_S, PAUSE_FACTOR * self._cpu_s)
             await asyncio.sleep(max(PAUSE_S, pause_s, self._interval_s))
+
+    def short_round(self) -> Plan | None:
+        """Run a round now, if one is wanted and short, and return its plan. The pause after it
+        begins now."""
+        controller = self._controller
+        is_short = (
+            not self.is_busy
+            and self._cpu_s <= SHORT_ROUND_S
+            and len(controller.kernel.jobs) <= SHORT_ROUND_JOBS
+            and is_built_in(controller.policy)
+        )
+        if not (is_short and self._may_decide()):
+            return None
+        self.is_busy = True
+        self._wanted.set()
+        began, began_cpu_s = time.monotonic(), time.thread_time()
+        view = controller.view()
+        plan = _decide_safely(view, controller.policy)
+        self._cpu_s = time.thread_time() - began_cpu_s
+        self.last_s = time.monotonic() - began
+        if plan.violations:
+            # The next round of the loop tells why, and searches the cause.
+            controller.kernel.want_round()
+            return None
+        self.stall = ""
+        self._keep(view, plan)
+        return plan
 
     def _may_decide(self) -> bool:
         controller = self._controller
@@ -101,13 +142,15 @@ class SchedulingLoop:
 
     async def _round(self) -> None:
         controller = self._controller
+        began_cpu_s = time.thread_time()
         kernel, view = controller.kernel, controller.view()
-        plan = await self._decide(view, controller.policy)
+        view_s = time.thread_time() - began_cpu_s
+        plan, decide_s = await self._decide(view, controller.policy)
+        self._cpu_s = view_s + decide_s
         if controller.kernel is not kernel or controller.trouble or self._is_paused:
             # The plan belongs to a kernel that was discarded, or rounds were paused.
             return
-        self.newest = WaitExplainer(view, plan)
-        self.count += 1
+        self._keep(view, plan)
         controller.commit(plan)
         if plan.violations:
             await self._hold_culprits(view)
@@ -125,10 +168,15 @@ class SchedulingLoop:
             for job_id, reason in found.items():
                 controller.hold_after_error(job_id, reason)
 
-    async def _decide(self, view: View, policy: Policy) -> Plan:
-        """Decide in a thread. Report a decision that takes too long, and wait for it."""
+    def _keep(self, view: View, plan: Plan) -> None:
+        self.newest = WaitExplainer(view, plan)
+        self.count += 1
+
+    async def _decide(self, view: View, policy: Policy) -> tuple[Plan, float]:
+        """Decide in a thread. Report a decision that takes too long, and wait for it. Also return
+        the CPU time of the thread."""
         name = type(policy).__name__
-        deciding = asyncio.ensure_future(in_thread(lambda: _decide_safely(view, policy)))
+        deciding = asyncio.ensure_future(in_thread(lambda: _decide_timed(view, policy)))
         is_late = False
         try:
             await asyncio.wait({deciding}, timeout=STALL_S)
@@ -139,13 +187,19 @@ class SchedulingLoop:
                     f"policy {name} has not returned for {STALL_S:g} s; running jobs continue, no"
                     " other job starts; restart the daemon, with another policy if it happens again"
                 )
-            plan = await deciding
+            plan, cpu_s = await deciding
         finally:
             deciding.cancel()
         if is_late:
             log.info("scheduling round ended late", policy=name)
         self.stall = _failure(name, plan)
-        return plan
+        return plan, cpu_s
+
+
+def _decide_timed(view: View, policy: Policy) -> tuple[Plan, float]:
+    began_cpu_s = time.thread_time()
+    plan = _decide_safely(view, policy)
+    return plan, time.thread_time() - began_cpu_s
 
 
 def _decide_safely(view: View, policy: Policy) -> Plan:

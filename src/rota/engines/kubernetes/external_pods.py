@@ -15,7 +15,12 @@ from rota.engines.kubernetes.nodes.taints import toleration_keys
 from rota.engines.kubernetes.pods import naming
 from rota.engines.kubernetes.pods.placement import PodPlacement
 from rota.engines.kubernetes.pods.requests import requests_of
-from rota.engines.kubernetes.pods.termination import CANNOT_RUN, REASON_CHARS, PodTermination
+from rota.engines.kubernetes.pods.termination import (
+    CANNOT_RUN,
+    REASON_CHARS,
+    PodTermination,
+    termination_of_bug,
+)
 from rota.engines.kubernetes.pods.tracker import PodTracker
 from rota.errors import UserError, shown
 from rota.kube.client import KubeClient
@@ -156,6 +161,10 @@ class ExternalPodBinder:
             reason = POD_DELETED if is_gone else f"its pod could not be bound: {error}"
             code = CANNOT_RUN if is_gone else -1
             self._give_up(placement.worker, PodTermination(code, reason, is_lost=not is_gone))
+        except Exception as error:
+            # Otherwise the job would be starting for ever.
+            self._give_up(placement.worker, termination_of_bug(error))
+            raise
 
     def _see_bound(self, found: Object, worker: WorkerId) -> None:
         """The pod is bound already: by an earlier try of this command, or by a command that was

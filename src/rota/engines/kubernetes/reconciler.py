@@ -59,7 +59,10 @@ class ClusterReconciler:
         self.pod_tracker = PodTracker()
         self.tasks = Tasks()
         self.log_collector = LogCollector(
-            client, root, is_over=self.pod_tracker.terminations.__contains__
+            client,
+            root,
+            limits=settings.log,
+            is_over=self.pod_tracker.terminations.__contains__,
         )
         self.deleter = PodDeleter(
             client, self.pod_tracker, tasks=self.tasks, collected=self.log_collector.collected

@@ -124,7 +124,7 @@ def test_a_job_without_epochs_gets_no_rota_epochs(launched: Launched) -> None:
     assert "ROTA_EPOCHS" not in launched(JobRequest(command=["p"])).env
 
 
-def test_an_unreadable_request_of_one_job_does_not_end_the_pruning(tmp_path: Path) -> None:
+def test_an_unreadable_request_of_one_job_does_not_end_the_pruning() -> None:
     """The snapshots of its owner stay: the job may need any of them."""
     programs = {
         "a": Submission(JobId("a"), "ada", 1, "{"),

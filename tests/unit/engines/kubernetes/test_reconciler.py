@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,8 +11,10 @@ import pytest
 from aiohttp import web
 
 from rota.core.model.events import Event, NodeSeen, WorkersExited
+from rota.engines.kubernetes import reconciler
 from rota.engines.kubernetes.engine import KubernetesEngine
 from rota.engines.kubernetes.pods import naming
+from rota.engines.kubernetes.pods.deleter import PodDeleter
 from rota.engines.kubernetes.pods.manifest import affinity
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.errors import RotaError
@@ -95,15 +97,34 @@ def test_a_tainted_node_opens_after_a_forced_delete(tmp_path: Path) -> None:
     staged(play, ours, node(taints=(TAINT,)), root=tmp_path)
 
 
-def test_a_failed_watch_is_reported(tmp_path: Path) -> None:
-    """A bug in a listener ends the watch; the daemon must not continue without it."""
+def test_a_pod_that_cannot_be_read_does_not_end_the_engine(tmp_path: Path) -> None:
+    """Another pod is followed. The next daemon would find the same pod, and end as well."""
+    other = replace(WORKER, worker=1)
+    done = container(terminated={"exitCode": 0})
 
     async def play(stage: Stage) -> None:
         stage.tell("MODIFIED", pod("Running", meta={"resourceVersion": "later"}, spec=HERE))
+        stage.tell("ADDED", pod("Succeeded", worker=other, spec=HERE, status=done))
+        assert (await stage.told(WorkersExited)).codes == {1: 0}
+
+    staged(play, pod("Running", spec=HERE), node(), root=tmp_path)
+
+
+def test_a_bug_in_the_engine_itself_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon must not continue without its engine."""
+
+    def fail(_: PodDeleter) -> None:
+        raise ValueError
+
+    async def play(stage: Stage) -> None:
         with pytest.raises(RotaError, match="bug in rota") as broken:
             await stage.engine.broken()
         assert isinstance(broken.value.__cause__, ValueError)
 
+    monkeypatch.setattr(reconciler, "TICK_S", 0.0)
+    monkeypatch.setattr(PodDeleter, "clean_up_due", fail)
     staged(play, pod("Running", spec=HERE), node(), root=tmp_path)
 
 
