@@ -118,11 +118,14 @@ class ErrorIsolation:
     """Keeps an error with one item of a loop from the other items.
 
     Logs the error with the event `what` and the item's labels: once, until the item raises another
-    error or succeeds. A `RotaError` is not a bug and is raised to the caller.
+    error or succeeds. Errors of the types `raises` concern all items and are raised to the caller.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(
+        self, what: str, *, raises: type[Exception] | tuple[type[Exception], ...] = RotaError
+    ) -> None:
         self._what = what
+        self._raises = raises
         self._logged: dict[tuple[str, ...], str] = {}
 
     @contextmanager
@@ -131,7 +134,7 @@ class ErrorIsolation:
         key = tuple(labels.values())
         try:
             yield
-        except RotaError:
+        except self._raises:
             raise
         except Exception as error:
             if self._logged.get(key) != repr(error):

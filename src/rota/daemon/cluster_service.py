@@ -131,7 +131,7 @@ class ClusterService:
             usage=self._usage(),
             scheduling=self.stall,
             flags=dict(self._flags),
-            warnings=[each for node in nodes if (each := self._missing_gpus(node))],
+            warnings=self._warnings(),
         )
 
     def settings(self, caller: Caller) -> list[SettingView]:
@@ -151,6 +151,16 @@ class ClusterService:
         if setting.name != "policy" or self.policy == self._first_policy:
             return setting
         return replace(setting, value=self.policy, origin=str(self._policy_file))
+
+    def _warnings(self) -> list[str]:
+        controller = self._controller
+        missing = [self._missing_gpus(node) for node in controller.nodes.values()]
+        unreadable = [
+            f"job {job_id} cannot be read from the store and does not run ({reason}); restore a"
+            " backup, or use the version of rota that wrote the job"
+            for job_id, reason in controller.unreadable_jobs.items()
+        ]
+        return [*filter(None, missing), *unreadable]
 
     def _missing_gpus(self, node: Node) -> str:
         """A sentence about the GPUs that the node does not see while jobs hold them."""
