@@ -55,6 +55,7 @@ from rota.server.leadership import LeaderCandidate
 from rota.server.standby import serve_standby
 from rota.store.kubernetes.store import KubernetesStore
 from rota.store.sqlite.store import SqliteStore
+from rota.thread_pools import STORE
 
 log = structlog.get_logger()
 
@@ -183,7 +184,7 @@ async def _leading_backend(
     cluster = engine.cluster
     key = await resources.key()
     claims = await own_claims(cluster)
-    local = await asyncio.to_thread(SqliteStore, context.store_file)
+    local = await STORE.run(SqliteStore, context.store_file)
     store = KubernetesStore(
         local, resources, key=key, nodes=engine.inventory, ignore_jobs=engine.ignore_jobs
     )
@@ -191,7 +192,7 @@ async def _leading_backend(
     url = url_of(config.workers.advertise, context.listen)
     _warn_if_unreachable(url)
     try:
-        await asyncio.to_thread(store.prepare)
+        await STORE.run(store.prepare)
         yield Backend(
             name="kubernetes",
             store=store,
@@ -211,7 +212,7 @@ async def _leading_backend(
             external_auth=TokenReviewAuthenticator(TokenReviewer(cluster), *config.groups),
         )
     finally:
-        await asyncio.to_thread(store.close)
+        await STORE.run(store.close)
 
 
 @dataclass(frozen=True, slots=True)
