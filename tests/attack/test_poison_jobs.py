@@ -250,8 +250,7 @@ def test_a_job_that_rota_always_fails_at_is_held(
             poison = await subject.submit(EVE, replace(FAILS, hold=True))
             fault(monkeypatch, poison)
             subject.controller.apply_event(JobReleased(poison, "eve"))
-            await subject.until(lambda: subject.is_parked(poison) and not subject.trouble)
-            assert subject.state(poison) is end
+            await subject.until(lambda: subject.state(poison) is end and not subject.trouble)
             await subject.require_served()
             if end is JobState.HELD:
                 assert "bug in rota" in subject.story(poison)

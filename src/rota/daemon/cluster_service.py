@@ -27,6 +27,7 @@ from rota.daemon.runtime.controller import Controller
 from rota.engines.interface import Engine, GpuReader
 from rota.errors import UserError, did_you_mean
 from rota.policies.registry import parse
+from rota.thread_pools import STORE, stuck_pools
 from rota.wire.daemon import HIDDEN, NodeView, SettingView, Status, UsageView
 
 
@@ -111,6 +112,11 @@ class ClusterService:
         """Why no scheduling round ends; empty if rounds end. Requests and events are served."""
         return self._controller.scheduling_loop.stall
 
+    @property
+    def degraded(self) -> str:
+        """What does not work although the daemon is healthy; empty if everything works."""
+        return "; ".join(filter(None, [self.stall, *stuck_pools()]))
+
     def status(self) -> Status:
         controller = self._controller
         nodes = controller.nodes.values()
@@ -160,7 +166,7 @@ class ClusterService:
             " backup, or use the version of rota that wrote the job"
             for job_id, reason in controller.unreadable_jobs.items()
         ]
-        return [*filter(None, missing), *unreadable]
+        return [*filter(None, missing), *unreadable, *stuck_pools()]
 
     def _missing_gpus(self, node: Node) -> str:
         """A sentence about the GPUs that the node does not see while jobs hold them."""
@@ -238,7 +244,7 @@ class ClusterService:
             )
         self._controller.use_policy(parse(text))
         self.policy = text
-        await asyncio.to_thread(replace_file, self._policy_file, text)
+        await STORE.run(replace_file, self._policy_file, text)
 
     def stop(self, caller: Caller, *, stop_jobs: bool) -> None:
         """Returns at once: jobs may take as long as their grace periods to stop."""

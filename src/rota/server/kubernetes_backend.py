@@ -55,6 +55,7 @@ from rota.server.leadership import LeaderCandidate
 from rota.server.standby import serve_standby
 from rota.store.kubernetes.store import KubernetesStore
 from rota.store.sqlite.store import SqliteStore
+from rota.thread_pools import STORE
 
 log = structlog.get_logger()
 
@@ -188,7 +189,7 @@ async def _leading_backend(
     url = url_of(config.workers.advertise, context.listen)
     _warn_if_unreachable(url)
     try:
-        await asyncio.to_thread(store.prepare)
+        await STORE.run(store.prepare)
         yield Backend(
             name="kubernetes",
             store=store,
@@ -208,7 +209,7 @@ async def _leading_backend(
             external_auth=TokenReviewAuthenticator(TokenReviewer(cluster), *config.groups),
         )
     finally:
-        await asyncio.to_thread(store.close)
+        await STORE.run(store.close)
 
 
 async def _store(
@@ -218,7 +219,7 @@ async def _store(
     resources: TrainingJobClient,
     key: bytes,
 ) -> KubernetesStore:
-    local = await asyncio.to_thread(SqliteStore, context.store_file)
+    local = await STORE.run(SqliteStore, context.store_file)
     return KubernetesStore(
         local,
         resources,

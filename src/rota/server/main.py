@@ -24,6 +24,7 @@ from rota.errors import RotaError, UnavailableError
 from rota.server.backend import SOCKET_DIR_NAME, Backend, BackendContext, PrunableEngine
 from rota.server.composition import Daemon, build_daemon
 from rota.server.settings import Settings
+from rota.thread_pools import CLEAN_UP, JOB_FILES
 
 log = structlog.get_logger()
 PRUNE_S = 3600.0
@@ -61,7 +62,7 @@ def _cancel_on_sigterm() -> Generator[None]:
 
 
 async def _serve(settings: Settings, *, ready: Callable[[], object]) -> None:
-    snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
+    snapshots = await JOB_FILES.run(Snapshots, settings.folder / "snapshots")
     context = BackendContext(settings.folder, settings.store_file, settings.listen, snapshots)
     tcp = TcpListener(settings.listen)
     async with (
@@ -151,11 +152,11 @@ async def prune_once(daemon: Daemon, engine: PrunableEngine, *, settings: Settin
         await daemon.launcher.prune_snapshots(keep_workdir_s=settings.keep_workdir_s)
     now, live = time.time(), frozenset(daemon.controller.jobs)
     with _pruning_step("files and rows of jobs"):
-        gone = await asyncio.to_thread(engine.forget_before, now - settings.keep_logs_s, keep=live)
+        gone = await CLEAN_UP.run(engine.forget_before, now - settings.keep_logs_s, keep=live)
         await daemon.launcher.remove_checkpoints(gone)
         keep = live.union(daemon.controller.dependencies)
         keep_jobs_s = daemon.retention.limits.jobs_s
-        await asyncio.to_thread(engine.forget_before, now - keep_jobs_s, keep=keep)
+        await CLEAN_UP.run(engine.forget_before, now - keep_jobs_s, keep=keep)
         await daemon.retention.prune()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -19,7 +18,8 @@ from rota.daemon.runtime.job_reader import JobReader
 from rota.engines.interface import Program
 from rota.errors import UserError
 from rota.store.interface import Store
-from rota.tasks import ErrorIsolation, in_thread
+from rota.tasks import ErrorIsolation
+from rota.thread_pools import CLEAN_UP, JOB_FILES
 
 log = structlog.get_logger()
 
@@ -71,7 +71,7 @@ class Launcher:
         if job is None:
             raise _unknown_request(job_id)
         # A thread of its own: a slow disk must not use up the shared threads.
-        saved, found = await in_thread(lambda: self._prepare(job_id))
+        saved, found = await JOB_FILES.run(self._prepare, job_id)
         env = self._site.credentials.env(job) | self._resume_env(job) | dict(found.env)
         if saved.request.epochs is not None:
             env["ROTA_EPOCHS"] = f"{saved.request.epochs:.15g}"
@@ -109,7 +109,7 @@ class Launcher:
     async def prune_snapshots(self, *, keep_workdir_s: float) -> None:
         """Delete shipped code that no live job needs, and the copies of jobs that ended longer ago
         than this."""
-        await asyncio.to_thread(self._prune, frozenset(self._reader.jobs), keep_workdir_s)
+        await CLEAN_UP.run(self._prune, frozenset(self._reader.jobs), keep_workdir_s)
 
     def _prune(self, job_ids: Collection[JobId], keep_workdir_s: float) -> None:
         needed: set[tuple[SnapshotOwner, str]] = set()
@@ -133,7 +133,7 @@ class Launcher:
 
     async def remove_checkpoints(self, job_ids: Collection[JobId]) -> None:
         """Delete the checkpoints of jobs whose logs were deleted."""
-        await asyncio.to_thread(self._remove_checkpoints, job_ids)
+        await CLEAN_UP.run(self._remove_checkpoints, job_ids)
 
     def _remove_checkpoints(self, job_ids: Collection[JobId]) -> None:
         for job_id in job_ids:

@@ -52,6 +52,7 @@ from rota.errors import FenceRejectedError, StoreError, StoreErrorKind
 from rota.store.interface import Batch, Store
 from rota.store.records import Row, SampleRecord, Submission
 from rota.tasks import Tasks
+from rota.thread_pools import DEVICES, STORE
 
 log = structlog.get_logger()
 
@@ -117,8 +118,8 @@ class Controller:
     async def _recover(self) -> None:
         """Rebuild the kernel from the store and from the inventory of the engine."""
         parts = self._parts
-        written = await asyncio.to_thread(recovery.read_state, parts.store)
-        seen = await asyncio.to_thread(parts.engine.inventory)
+        written = await STORE.run(recovery.read_state, parts.store)
+        seen = await DEVICES.run(parts.engine.inventory)
         self.unreadable_jobs = written.saved.unreadable
         for job_id, reason in self.unreadable_jobs.items():
             log.error("stored job unreadable, ignored", job=job_id, error=reason)

@@ -32,7 +32,7 @@ from rota.core.scheduling.round import decide
 from rota.core.scheduling.view import View
 from rota.errors import internal_error_message
 from rota.policies.registry import is_built_in
-from rota.tasks import in_thread
+from rota.thread_pools import DECISIONS
 
 log = structlog.get_logger()
 
@@ -163,7 +163,7 @@ class SchedulingLoop:
         self._searched = job_ids
         controller = self._controller
         kernel, policy = controller.kernel, controller.policy
-        found = await in_thread(partial(find_culprits, view, policy))
+        found = await DECISIONS.run(partial(find_culprits, view, policy))
         if controller.kernel is kernel and not controller.trouble:
             for job_id, reason in found.items():
                 controller.hold_after_error(job_id, reason)
@@ -176,7 +176,7 @@ class SchedulingLoop:
         """Decide in a thread. Report a decision that takes too long, and wait for it. Also return
         the CPU time of the thread."""
         name = type(policy).__name__
-        deciding = asyncio.ensure_future(in_thread(lambda: _decide_timed(view, policy)))
+        deciding = asyncio.ensure_future(DECISIONS.run(lambda: _decide_timed(view, policy)))
         is_late = False
         try:
             await asyncio.wait({deciding}, timeout=STALL_S)

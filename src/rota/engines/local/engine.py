@@ -6,7 +6,6 @@ the engine's directory, so that a restarted daemon continues where the previous 
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import replace
@@ -44,6 +43,7 @@ from rota.engines.local.workers import Workers
 from rota.engines.logfiles import reader
 from rota.errors import RotaError, UserError
 from rota.tasks import ErrorIsolation
+from rota.thread_pools import SESSIONS
 
 NEVER_JOINED = ExitRecord(0, "the attempt ended before this worker joined")
 UNKNOWN = ExitRecord(-1, "no record of this worker", is_lost=True)
@@ -160,7 +160,7 @@ class LocalEngine:
         if spec is None or not self._dirs.has_started(key):
             raise exec_client.worker_unreachable(worker)
         is_container = bool(spec.inside)
-        pid = await asyncio.to_thread(container_pid, spec.marker) if is_container else None
+        pid = await SESSIONS.run(container_pid, spec.marker) if is_container else None
         return await exec_client.connect(port, namespace_pid=pid)
 
     def forget_before(self, before_s: float, *, keep: Collection[JobId]) -> list[JobId]:

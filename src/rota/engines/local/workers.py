@@ -31,6 +31,7 @@ from rota.engines.local.supervisor.records import (
 )
 from rota.engines.local.worker_dirs import WorkerDirs
 from rota.tasks import Tasks
+from rota.thread_pools import CLEAN_UP
 
 log = structlog.get_logger()
 
@@ -260,7 +261,7 @@ class Workers:
         with lock:
             spec, n_ended = self._dirs.spec(key), 0
             if spec is not None:
-                n_ended = await asyncio.to_thread(kill_orphans, spec)
+                n_ended = await CLEAN_UP.run(kill_orphans, spec)
             exit_record = self._dirs.exit_record(key) or self._lost(key, reason)
             exit_record = self._settle(key, exit_record._replace(n_left_behind=n_ended))
         self._report_end(key, exit_record)
