@@ -157,7 +157,7 @@ class SchedulingLoop:
 
     async def _hold_culprits(self, view: View) -> None:
         """Hold the jobs that alone make a round fail."""
-        job_ids = frozenset(job.id for job in view.jobs)
+        job_ids = frozenset(view.jobs)
         if job_ids == self._searched:
             return
         self._searched = job_ids
@@ -220,10 +220,10 @@ def find_culprits(view: View, policy: Policy) -> Mapping[JobId, str]:
     decision about all others fails, too: then the jobs are not the cause."""
     failed = {
         job.id: plan.violations[0]
-        for job in view.jobs
+        for job in view.jobs.values()
         if (plan := _decide_safely(_of_jobs(view, [job]), policy)).violations
     }
-    others = [job for job in view.jobs if job.id not in failed]
+    others = [job for job in view.jobs.values() if job.id not in failed]
     if not failed or not others or _decide_safely(_of_jobs(view, others), policy).violations:
         return {}
     return failed
@@ -231,13 +231,12 @@ def find_culprits(view: View, policy: Policy) -> Mapping[JobId, str]:
 
 def _of_jobs(view: View, jobs: Iterable[Job]) -> View:
     """The view of these jobs. The GPUs of other jobs stay occupied."""
-    jobs = tuple(jobs)
-    ids = {job.id for job in jobs}
+    chosen = {job.id: job for job in jobs}
     return replace(
         view,
-        jobs=jobs,
-        planned={job_id: held for job_id, held in view.planned.items() if job_id in ids},
-        gpu_types={job_id: kind for job_id, kind in view.gpu_types.items() if job_id in ids},
+        jobs=chosen,
+        planned={job_id: held for job_id, held in view.planned.items() if job_id in chosen},
+        gpu_types={job_id: kind for job_id, kind in view.gpu_types.items() if job_id in chosen},
     )
 
 
