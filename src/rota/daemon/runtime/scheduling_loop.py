@@ -38,7 +38,8 @@ log = structlog.get_logger()
 
 PAUSE_S = 0.005
 PAUSE_FACTOR = 3.0
-"""A pause after a round is this many times as long as the CPU time of the round."""
+"""A pause after a round is this many times as long as the CPU time of the round, and at least as
+long as the round."""
 SHORT_ROUND_S = 0.002
 SHORT_ROUND_JOBS = 100
 """The next round is short if the last one was, and if there are at most so many jobs."""
@@ -106,7 +107,7 @@ class SchedulingLoop:
                 began = loop.time()
                 await self._round()
                 self.last_s = loop.time() - began
-            pause_s = min(PAUSE_MAX_S, PAUSE_FACTOR * self._cpu_s)
+            pause_s = min(PAUSE_MAX_S, max(PAUSE_FACTOR * self._cpu_s, self.last_s))
             await asyncio.sleep(max(PAUSE_S, pause_s, self._interval_s))
 
     def short_round(self) -> Plan | None:
