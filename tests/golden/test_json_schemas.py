@@ -17,6 +17,7 @@ CASES = {
     "list": ["--all"],
     **{key: ["bert"] for key in ("show", "story", "cancel", "hold", "release", "wait", "profile")},
     "resize": ["bert", "2"],
+    "edit": ["bert", "--priority", "5"],
     "resubmit": ["bert", "broken"],
     **{key: [] for key in ("status", "top", "nodes list", "policy list", "token list")},
     **{key: ["box"] for key in ("nodes drain", "nodes resume", "nodes lost")},

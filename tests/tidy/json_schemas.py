@@ -133,7 +133,7 @@ SCHEMAS: dict[str, Schema] = {
     "story": list_of(schema_of(StoryEntry)),
     **dict.fromkeys(("cancel", "hold", "release", "wait"), JOBS),
     "resize": JOB,
-    "resubmit": one_or_many(JOB),
+    **dict.fromkeys(("resubmit", "edit"), one_or_many(JOB)),
     "profile": schema_of(JobProfile),
     "logs": _lines(),
     "up": object_of({"pid": int, "folder": str}),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rota.client.shipping import Uploads
     from rota.wire.daemon import NodeView, SettingView, Status, TokenView
     from rota.wire.history import HistoryPage
-    from rota.wire.job_changes import ChangedJobs, JobSelection
+    from rota.wire.job_changes import ChangedJobs, JobEdit, JobSelection
     from rota.wire.job_request import JobRequest
     from rota.wire.jobs import JobDetails, LogPiece, LogRange, StoryEntry
     from rota.wire.moves import MoveRequest
@@ -296,6 +296,10 @@ class Client:
         """Fix the number of GPUs. None: let the policy choose the number."""
         body = {"gpus": gpus}
         return loaded(JobView, self._http.ask("POST", f"/jobs/{path_part(job)}/resize", body=body))
+
+    def edit(self, job: str, edit: JobEdit) -> list[JobView]:
+        """Change fields of a job, or of all jobs of an array that have not ended."""
+        return loaded(list[JobView], self._http.ask("PATCH", f"/jobs/{_quoted(job)}", body=edit))
 
     def change_jobs(self, action: str, selection: JobSelection) -> ChangedJobs:
         """Cancel, hold or release (`action`) all selected jobs in one event."""

@@ -253,6 +253,7 @@ class _Composition:
             store=self._store,
             sources=sources,
             clock=self._clock,
+            priority_limits=self._settings.priority_limits,
         )
 
     @cached_property

@@ -185,7 +185,12 @@ async def _leading_backend(
     claims = await own_claims(cluster)
     local = await asyncio.to_thread(SqliteStore, context.store_file)
     store = KubernetesStore(
-        local, resources, key=key, nodes=engine.inventory, ignore_jobs=engine.ignore_jobs
+        local,
+        resources,
+        key=key,
+        nodes=engine.inventory,
+        ignore_jobs=engine.ignore_jobs,
+        know_external_pods=engine.know_external_pods,
     )
     handles = ClusterHandles(cluster, resources, store, key)
     url = url_of(config.workers.advertise, context.listen)

@@ -19,12 +19,14 @@ from rota.errors import UnavailableError
 from rota.kube.errors import ApiError
 from rota.kube.resources import Object, WatchEvent
 from rota.operator import pod_controller, training_job_controller
+from rota.operator.change_queue import MAX_KEPT_BYTES
 from rota.operator.finalizers import FinalizerRemover
 from rota.operator.pod_controller import PodController
 from rota.operator.training_job_controller import TrainingJobContext, TrainingJobController
 from rota.store.kubernetes.crd_codec import JOB, StatusDetails
 from rota.store.records import Submission
 from rota.wire.jobs import JobRequest
+from tests.support.builders import cluster as nodes_of
 from tests.support.builders import job
 from tests.support.timeouts import PATIENCE_S
 
@@ -173,6 +175,7 @@ def test_an_edit_does_not_exceed_the_limit_of_priorities(priority: int, applied:
     )
     controller.apply_event = lambda event, **_: told.append(event.priority)
     controller.durable = durable
+    controller.nodes = {each.id: each for each in nodes_of("1x8 A100")}
     cluster.status_details = lambda _: StatusDetails(observed=1)
     cluster.set_status_details = lambda *_: None
     cluster.require_priority = partial(require_priority, limits=PriorityLimits())
@@ -248,6 +251,30 @@ def test_the_finalizer_is_removed_even_if_the_status_is_refused() -> None:
     asyncio.run(scenario())
 
 
+def test_a_finalizer_that_could_not_be_removed_is_removed_later() -> None:
+    async def scenario() -> None:
+        changes, tries = asyncio.Queue[None](), list[str]()
+
+        async def gone(_: str, name: str) -> None:
+            tries.append(name)
+            if len(tries) == 1:
+                raise ApiError(500, "InternalError", "a webhook is down")
+
+        controller: Any = SimpleNamespace(changed=changes.get, job=lambda _: None)
+        store: Any = SimpleNamespace(remove_finalizer=gone)
+        remover = FinalizerRemover(controller, store)
+        remover.wait_for(JobId("job-0"), "mine")
+        running = asyncio.ensure_future(remover.run())
+        for _ in range(3):
+            changes.put_nowait(None)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        running.cancel()
+        assert tries == ["mine", "mine"]
+
+    asyncio.run(scenario())
+
+
 def test_a_pod_deleted_during_an_outage_cancels_its_job() -> None:
     told: list[str] = []
 
@@ -266,3 +293,30 @@ def test_a_pod_deleted_during_an_outage_cancels_its_job() -> None:
     pods.on_change(WatchEvent("DELETED", mine))
     play(pods)
     assert told == ["JobCancelled", "JobCancelled"]
+
+
+def test_a_bug_with_one_object_is_reported_and_does_not_stop_the_others() -> None:
+    first, second = plain("first"), plain("second")
+    cluster: Any = Cluster({"first": first, "second": second})
+    submit = cluster.submit_from_object
+
+    async def fail(caller: Any, request: JobRequest, *, options: Any) -> JobId:
+        if request.name == "first":
+            raise OverflowError
+        return await submit(caller, request, options=options)
+
+    cluster.submit_from_object = fail
+    pods = pod_controller_of(cluster, cluster.controller)
+    play(pods, first, second)
+    assert cluster.jobs == {"job-0": "second/uid-second"}
+    [(name, words)] = cluster.told
+    assert name == "first"
+    assert "a bug in rota (OverflowError)" in words
+
+
+def test_a_large_pod_is_read_again() -> None:
+    large = plain("large", nodeSelector={"a": "x" * MAX_KEPT_BYTES})
+    cluster: Any = Cluster({"large": large})
+    pods = pod_controller_of(cluster, cluster.controller)
+    play(pods, large)
+    assert cluster.jobs == {"job-0": "large/uid-large"}

@@ -38,8 +38,8 @@ from rota.core.lifecycle.transitions import UNSUCCESSFUL_STATES, Reaction, Trans
 from rota.core.model.allocation import Allocation, added_slots
 from rota.core.model.effects import Effects, Transition
 from rota.core.model.events import (
+    JobEdited,
     JobEvent,
-    JobPrioritised,
     JobResized,
     StartFailed,
     WorkerSlow,
@@ -117,8 +117,12 @@ class JobTable:
         if reaction.trigger is not None:
             self.follow_trigger(reaction, effects, cause=type(event).__name__)
         elif reaction.reason:
-            self.wants_round |= isinstance(event, JobResized | JobPrioritised)
+            self.wants_round |= isinstance(event, JobResized | JobEdited)
             self._note(job, effects, cause=type(event).__name__, reason=reaction.reason)
+            if isinstance(event, JobEdited) and not job.is_active:
+                # The planned slots may not fit what the job needs now.
+                self.desired.drop(job)
+                self.reconcile(job.id, effects)
             if isinstance(event, StartFailed):
                 effects.commands += kill_commands(job, event)
         elif isinstance(event, WorkerSlow) and event.attempt == job.attempt:

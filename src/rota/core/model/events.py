@@ -55,12 +55,20 @@ class JobResized:
 
 
 @dataclass(frozen=True, slots=True)
-class JobPrioritised:
-    """A user changed the job's priority."""
+class JobEdited:
+    """A user changed fields of the job's spec. A field that is None stays as it is. The last three
+    change only while the job holds no slots."""
 
     job_id: JobId
-    priority: int
     actor: str = ""
+    name: str | None = None
+    priority: int | None = None
+    time_limit_s: float | None = None
+    retries: int | None = None
+    retry_on: frozenset[int] | None = None
+    gpu_types: tuple[str, ...] | None = None
+    cpus: float | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +247,7 @@ JobEvent = (
     | JobHeld
     | JobReleased
     | JobResized
-    | JobPrioritised
+    | JobEdited
     | WorkersStarted
     | WorkersExited
     | WorkersLost

@@ -29,6 +29,7 @@ from rota.daemon.jobs.admission import (
     Dependencies,
     adapted_to_site,
     admit,
+    with_edits,
     without_defaults,
 )
 from rota.daemon.jobs.idempotency import IdempotencyKeys, IdempotentRequest, key_of
@@ -140,7 +141,7 @@ class SubmissionService:
         require_submitter(caller, job)
         saved = self._directory.program(job.id)
         array = "" if saved.array_index is None else f"{saved.array_index}-{saved.array_index}"
-        request = replace(saved.request, array=array)
+        request = replace(with_edits(saved.request, job.spec), array=array)
         defaults = self._defaults(job.spec.project)
         return without_defaults(request, user=caller.user, defaults=defaults)
 

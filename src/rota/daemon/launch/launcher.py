@@ -11,12 +11,13 @@ from rota.core.model.job import Job, JobId
 from rota.daemon.access.authorization import DEFAULT_PRIORITY_LIMITS, PriorityLimits
 from rota.daemon.artifacts.snapshots import SnapshotOwner, Snapshots, snapshot_owner_of
 from rota.daemon.jobs.admission import Defaults
-from rota.daemon.launch.interface import LaunchEnvironment
-from rota.daemon.launch.programs import program, unpack
+from rota.daemon.launch.interface import LaunchContext, LaunchEnvironment
+from rota.daemon.launch.programs import SubmittedProgram, program, unpack
 from rota.daemon.runtime.job_reader import JobReader
 from rota.engines.interface import Program
 from rota.errors import UserError
 from rota.store.interface import Store
+from rota.tasks import in_thread
 
 
 class AttemptTokens(Protocol):
@@ -62,11 +63,10 @@ class Launcher:
     async def program(self, job_id: JobId) -> Program:
         """The program that the engine starts for this job."""
         job = self._reader.job(job_id)
-        submission = await asyncio.to_thread(self._store.submission, job_id)
-        if job is None or submission is None:
-            raise UserError(f"the request of job {job_id} is not in the store")
-        saved = unpack(submission.program)
-        found = await self._site.launch_environment.prepare(submission, saved.request)
+        if job is None:
+            raise _unknown_request(job_id)
+        # A thread of its own: a slow disk must not use up the shared threads.
+        saved, found = await in_thread(lambda: self._prepare(job_id))
         env = self._site.credentials.env(job) | self._resume_env(job) | dict(found.env)
         if saved.request.epochs is not None:
             env["ROTA_EPOCHS"] = f"{saved.request.epochs:.15g}"
@@ -85,6 +85,13 @@ class Launcher:
             owner_name=name,
             owner_uid=uid,
         )
+
+    def _prepare(self, job_id: JobId) -> tuple[SubmittedProgram, LaunchContext]:
+        submission = self._store.submission(job_id)
+        if submission is None:
+            raise _unknown_request(job_id)
+        saved = unpack(submission.program)
+        return saved, self._site.launch_environment.prepare(submission, saved.request)
 
     def _resume_env(self, job: Job) -> dict[str, str]:
         """Variables with which a program continues where the last attempt stopped."""
@@ -119,3 +126,7 @@ class Launcher:
             submission = self._store.submission(job_id)
             if submission is not None:
                 self._site.launch_environment.remove_checkpoints(job_id, submission.user)
+
+
+def _unknown_request(job_id: JobId) -> UserError:
+    return UserError(f"the request of job {job_id} is not in the store")

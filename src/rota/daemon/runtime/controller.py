@@ -256,9 +256,27 @@ class Controller:
     # -- effects --------------------------------------------------------------------------------
 
     def _record(self, effects: Effects, more: Batch = EMPTY_BATCH) -> Future[None]:
-        """Write effects together with `more`, then queue their commands."""
+        """Write effects together with `more`, then queue their commands. A short round that follows
+        from them is written next: both then share a commit."""
+        planned = self._short_round()
+        written = self._write_effects(effects, more)
+        if planned is not None:
+            self._write_effects(planned)
         self._wakeup_timer.set(self.kernel.next_timer_s())
         self._scheduling_loop.wake()
+        return written
+
+    def _short_round(self) -> Effects | None:
+        """The effects of a short round. A bug in a round must not keep an event from the disk."""
+        try:
+            plan = self._scheduling_loop.short_round()
+            return None if plan is None else self._adopt(plan)
+        except Exception as error:
+            log.exception("scheduling round failed")
+            self._health.fail_permanently(error)
+            return None
+
+    def _write_effects(self, effects: Effects, more: Batch = EMPTY_BATCH) -> Future[None]:
         if not (effects.jobs or effects.nodes or effects.transitions or more.exits):
             if effects.commands:
                 self._command_queue.put_nowait(
@@ -319,9 +337,12 @@ class Controller:
         return self.kernel.peek(self._parts.clock())
 
     def commit(self, plan: Plan) -> None:
+        self._record(self._adopt(plan))
+
+    def _adopt(self, plan: Plan) -> Effects:
         for violation in plan.violations:
             log.error("plan rejected", violation=violation)
-        self._record(self.kernel.commit(plan, self._parts.clock()))
+        return self.kernel.commit(plan, self._parts.clock())
 
     def use_policy(self, policy: Policy) -> None:
         """Use a policy from the next round on, and start that round now."""
