@@ -299,7 +299,7 @@ class Client:
 
     def edit(self, job: str, edit: JobEdit) -> list[JobView]:
         """Change fields of a job, or of all jobs of an array that have not ended."""
-        return loaded(list[JobView], self._http.ask("PATCH", f"/jobs/{_quoted(job)}", body=edit))
+        return loaded(list[JobView], self._http.ask("PATCH", f"/jobs/{path_part(job)}", body=edit))
 
     def change_jobs(self, action: str, selection: JobSelection) -> ChangedJobs:
         """Cancel, hold or release (`action`) all selected jobs in one event."""
