@@ -81,7 +81,7 @@ def list_jobs(
         raise UserError("--watch cannot print JSON", "leave out --watch or --json")
     if not 1 <= limit <= MAX_JOBS:
         raise UserError(f"--limit {limit} is out of range", f"use 1 to {MAX_JOBS}")
-    wanted = [state for each in states or [] for state in each.split(",")]
+    wanted = [name for each in states or [] for name in each.replace(",", " ").split()]
     _check_states(wanted)
     with Client() as rota:
         owner = user or ("" if all_users else rota.me())
