@@ -68,7 +68,10 @@ def fit(
         for title, least in widths.items():
             excess = _width(kept, {}) - width
             if excess > 0:
-                kept = [_cut(each, excess, least) if each.title == title else each for each in kept]
+                kept = [
+                    _cut(each, excess, least=least) if each.title == title else each
+                    for each in kept
+                ]
     return kept
 
 
@@ -82,7 +85,7 @@ def _column_width(column: Column) -> int:
     return max(map(cell_width, [column.title, *map(printable, column.cells)]))
 
 
-def _cut(column: Column, excess: int, least: int) -> Column:
+def _cut(column: Column, excess: int, *, least: int) -> Column:
     width = max(least, _column_width(column) - excess)
     return replace(column, cells=tuple(_cut_cell(printable(each), width) for each in column.cells))
 
