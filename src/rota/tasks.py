@@ -1,20 +1,16 @@
-"""Supervised background tasks, isolation of errors, and calls in threads.
+"""Supervised background tasks, and isolation of errors.
 
 Every background task is supervised. A critical task is one that the process cannot work without:
 its failure stops the process. A spawned task serves one job or one request: its failure is logged
 with labels that identify the job or request. `ErrorIsolation` keeps an error with one item of a
-loop from the other items. `in_thread` runs a blocking call in a thread.
+loop from the other items.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
-from queue import SimpleQueue
-from typing import TypeVar
+from contextlib import contextmanager
 
 import structlog
 
@@ -22,12 +18,8 @@ from rota.errors import RotaError
 
 log = structlog.get_logger()
 MAX_LOGGED_ERRORS = 1000
-MAX_IDLE_THREADS = 16
 TaskCoroutine = Coroutine[None, None, None]
-Delivery = Callable[[], None]
-Call = Callable[[], Delivery]
 FailureCallback = Callable[[BaseException], None]
-T = TypeVar("T")
 
 
 def _ignore_failure(_: BaseException) -> None:
@@ -118,11 +110,14 @@ class ErrorIsolation:
     """Keeps an error with one item of a loop from the other items.
 
     Logs the error with the event `what` and the item's labels: once, until the item raises another
-    error or succeeds. A `RotaError` is not a bug and is raised to the caller.
+    error or succeeds. Errors of the types `raises` concern all items and are raised to the caller.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(
+        self, what: str, *, raises: type[Exception] | tuple[type[Exception], ...] = RotaError
+    ) -> None:
         self._what = what
+        self._raises = raises
         self._logged: dict[tuple[str, ...], str] = {}
 
     @contextmanager
@@ -131,7 +126,7 @@ class ErrorIsolation:
         key = tuple(labels.values())
         try:
             yield
-        except RotaError:
+        except self._raises:
             raise
         except Exception as error:
             if self._logged.get(key) != repr(error):
@@ -141,54 +136,3 @@ class ErrorIsolation:
             self._logged[key] = repr(error)
         else:
             self._logged.pop(key, None)
-
-
-async def in_thread(work: Callable[[], T]) -> T:
-    """Run a blocking call in a daemon thread and return its result. Unlike `asyncio.to_thread`, it
-    does not delay the end of the process, and blocked calls do not use up the threads."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def deliver(put: Callable[[], None]) -> None:
-        # The caller may be gone, and the loop may be closed.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(lambda: None if done.done() else put())
-
-    def run() -> Delivery:
-        try:
-            found = work()
-        except Exception as error:  # noqa: BLE001 - raised again in the caller
-            failure = error
-            return lambda: deliver(lambda: done.set_exception(failure))
-        return lambda: deliver(lambda: done.set_result(found))
-
-    try:
-        _idle_threads.pop().put(run)
-    except IndexError:
-        threading.Thread(target=_run_calls, args=(run,), daemon=True).start()
-    return await done
-
-
-_idle_threads: list[SimpleQueue[Call]] = []
-"""The queue of each thread that waits for another call: the start of a thread costs more CPU time
-than most calls."""
-os.register_at_fork(after_in_child=_idle_threads.clear)
-
-
-def _run_calls(call: Call) -> None:
-    """Run a call, then others as they come, unless enough threads wait for one."""
-    own: SimpleQueue[Call] = SimpleQueue()
-    while _run_call(call, own):
-        del call  # It holds the arguments.
-        call = own.get()
-
-
-def _run_call(call: Call, own: SimpleQueue[Call]) -> bool:
-    """Returns whether the thread is to wait for another call. It is known as idle before the caller
-    has the result, so that the caller's next call finds it."""
-    deliver = call()
-    is_idle = len(_idle_threads) < MAX_IDLE_THREADS
-    if is_idle:
-        _idle_threads.append(own)
-    deliver()
-    return is_idle

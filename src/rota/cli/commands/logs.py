@@ -145,6 +145,9 @@ def print_logs(rota: Client, details: JobDetails, *, flags: LogFlags) -> None:
     if wanted.follow and job.state in WAITING:
         reason = f": {job.reason}" if job.reason else ""
         print_err(f"job {job.id} is {job.state}{reason}; waiting for its start")
+    elif not job.attempt:
+        reason = f": {job.reason}" if job.reason else ""
+        print_err(f"job {job.id} is {job.state}{reason}; it has no output")
     elif not flags.attempt and job.attempt > 1:
         hint = "--attempt all shows all attempts"
         print_err(f"showing attempt {job.attempt} of {job.attempt}; {hint}")

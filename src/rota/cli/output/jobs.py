@@ -187,7 +187,8 @@ def _rows(details: JobDetails, *, has_env: bool) -> list[tuple[str, str]]:
         ("cpus", f"{request.cpus:g}" if request.cpus else ""),
         ("memory", request.memory),
         ("nodes", ", ".join(job.nodes)),
-        ("priority", str(job.priority) if job.priority else ""),
+        ("priority", str(job.priority)),
+        ("mode", request.mode),
         ("after", _ids(details.after)),
         ("after_any", _ids(details.after_any)),
         ("after_failed", _ids(details.after_failed)),
@@ -203,6 +204,17 @@ def _rows(details: JobDetails, *, has_env: bool) -> list[tuple[str, str]]:
         ("retries", _retries(details)),
         *_training(details, now=time.time()),
     ]
+
+
+def _retries(details: JobDetails) -> str:
+    """`2, 1 left, only after exit code 75`."""
+    request = details.request
+    if not request.retries:
+        return ""
+    noun = "code" if len(request.retry_on) == 1 else "codes"
+    codes = ", ".join(map(str, request.retry_on))
+    only = f", only after exit {noun} {codes}" if codes else ""
+    return f"{request.retries}, {details.retries_left} left{only}"
 
 
 def _training(details: JobDetails, *, now: float) -> list[tuple[str, str]]:
@@ -226,11 +238,6 @@ def _ids(job_ids: Sequence[str]) -> str:
     first = ", ".join(job_ids[:MAX_IDS])
     more = len(job_ids) - MAX_IDS
     return f"{first} and {more} more" if more > 0 else first
-
-
-def _retries(details: JobDetails) -> str:
-    retries = details.request.retries
-    return f"{retries}, {details.retries_left} left" if retries else ""
 
 
 def _progress(details: JobDetails) -> str:

@@ -3,7 +3,6 @@ or none."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -43,6 +42,7 @@ from rota.daemon.runtime.controller import Controller
 from rota.errors import UserError, printable
 from rota.store.interface import Store
 from rota.store.records import Submission
+from rota.thread_pools import STORE
 from rota.wire.jobs import JobRequest, JobView
 
 MOST_IN_A_BATCH = 10_000
@@ -119,7 +119,7 @@ class SubmissionService:
         )
 
     async def _resubmit_requests(self, caller: Caller, word: str) -> list[JobRequest]:
-        return [await asyncio.to_thread(self._copy_request, caller, word)]
+        return [await STORE.run(self._copy_request, caller, word)]
 
     def _copy_request(self, caller: Caller, word: str) -> JobRequest:
         """The request that makes a copy of a job or of a whole array here. Blocks."""
@@ -176,7 +176,7 @@ class SubmissionService:
     async def _id_generator(self) -> JobIdGenerator:
         """Made at the first submit: until then the store may still load jobs."""
         if self._ids is None:
-            newest = (await asyncio.to_thread(self._store.jobs, limit=1)).jobs
+            newest = (await STORE.run(self._store.jobs, limit=1)).jobs
             # Another submit may have made the generator in the meantime.
             self._ids = self._ids or JobIdGenerator(
                 self._clock, newest=newest[0].id if newest else None

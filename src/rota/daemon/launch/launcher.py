@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol
+
+import structlog
 
 from rota.core.model.job import Job, JobId
 from rota.daemon.access.authorization import DEFAULT_PRIORITY_LIMITS, PriorityLimits
@@ -17,7 +18,10 @@ from rota.daemon.runtime.job_reader import JobReader
 from rota.engines.interface import Program
 from rota.errors import UserError
 from rota.store.interface import Store
-from rota.tasks import in_thread
+from rota.tasks import ErrorIsolation
+from rota.thread_pools import CLEAN_UP, JOB_FILES
+
+log = structlog.get_logger()
 
 
 class AttemptTokens(Protocol):
@@ -59,6 +63,7 @@ class Launcher:
         self._reader = reader
         self._store = store
         self._site = site
+        self._isolation = ErrorIsolation("checkpoints not deleted", raises=())
 
     async def program(self, job_id: JobId) -> Program:
         """The program that the engine starts for this job."""
@@ -66,7 +71,7 @@ class Launcher:
         if job is None:
             raise _unknown_request(job_id)
         # A thread of its own: a slow disk must not use up the shared threads.
-        saved, found = await in_thread(lambda: self._prepare(job_id))
+        saved, found = await JOB_FILES.run(self._prepare, job_id)
         env = self._site.credentials.env(job) | self._resume_env(job) | dict(found.env)
         if saved.request.epochs is not None:
             env["ROTA_EPOCHS"] = f"{saved.request.epochs:.15g}"
@@ -101,30 +106,41 @@ class Launcher:
             "ROTA_BEGAN": f"{self._site.clock():.3f}",
         }
 
-    async def prune_snapshots(self, *, keep_workdir_s: float) -> frozenset[JobId]:
+    async def prune_snapshots(self, *, keep_workdir_s: float) -> None:
         """Delete shipped code that no live job needs, and the copies of jobs that ended longer ago
-        than this. Returns the jobs that are not over."""
-        live = frozenset(self._reader.jobs)
-        await asyncio.to_thread(self._prune, live, keep_workdir_s)
-        return live
+        than this."""
+        await CLEAN_UP.run(self._prune, frozenset(self._reader.jobs), keep_workdir_s)
 
     def _prune(self, job_ids: Collection[JobId], keep_workdir_s: float) -> None:
         needed: set[tuple[SnapshotOwner, str]] = set()
+        unreadable: set[SnapshotOwner] = set()
         for job_id in job_ids:
             submission = self._store.submission(job_id)
-            if submission is not None and (snapshot := unpack(submission.program).request.snapshot):
-                needed.add((snapshot_owner_of(submission), snapshot))
-        self._site.snapshots.prune(needed)
+            if submission is None:
+                continue
+            owner = snapshot_owner_of(submission)
+            try:
+                snapshot = unpack(submission.program).request.snapshot
+            except Exception as error:
+                # The owner keeps all snapshots: the job may need any of them.
+                log.error("stored request unreadable", job=job_id, exc_info=error)
+                unreadable.add(owner)
+            else:
+                if snapshot:
+                    needed.add((owner, snapshot))
+        self._site.snapshots.prune(needed, spared=unreadable)
         self._site.snapshots.prune_workdirs(job_ids, unused_s=keep_workdir_s)
 
     async def remove_checkpoints(self, job_ids: Collection[JobId]) -> None:
         """Delete the checkpoints of jobs whose logs were deleted."""
-        await asyncio.to_thread(self._remove_checkpoints, job_ids)
+        await CLEAN_UP.run(self._remove_checkpoints, job_ids)
 
     def _remove_checkpoints(self, job_ids: Collection[JobId]) -> None:
         for job_id in job_ids:
             submission = self._store.submission(job_id)
-            if submission is not None:
+            with self._isolation.of(job=job_id):
+                if submission is None:
+                    continue
                 self._site.launch_environment.remove_checkpoints(job_id, submission.user)
 
 

@@ -5,6 +5,9 @@ round starts before it returns: at most one thread of rounds hangs. The last pla
 and requests are served. The thread does not delay the end of the process. A policy that raises or
 returns a bad plan changes nothing, either; `stall` says so until a round succeeds.
 
+A round may also fail by one job alone, which must not stop all others. So after a failure each job
+is decided alone. If some of them fail and the others together do not, these jobs are held.
+
 A short round of a policy that belongs to rota needs no thread: it runs between an event and the
 write of its effects. A job that fits then starts with the write that submits it.
 """
@@ -13,18 +16,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import structlog
 
 from rota.core.explain.explain import WaitExplainer
 from rota.core.kernel.kernel import Kernel
+from rota.core.model.job import Job, JobId
 from rota.core.scheduling.plan import Plan
 from rota.core.scheduling.policy_api import Policy
 from rota.core.scheduling.round import decide
 from rota.core.scheduling.view import View
+from rota.errors import internal_error_message
 from rota.policies.registry import is_built_in
-from rota.tasks import in_thread
+from rota.thread_pools import DECISIONS
 
 log = structlog.get_logger()
 
@@ -53,6 +61,8 @@ class SchedulingContext(Protocol):
 
     def commit(self, plan: Plan) -> None: ...
 
+    def hold_after_error(self, job_id: JobId, reason: str) -> None: ...
+
 
 class SchedulingLoop:
     """`newest` explains the decisions of the last round."""
@@ -72,6 +82,9 @@ class SchedulingLoop:
         """Why jobs do not start: the current round does not end, or the policy failed in the last
         round. Otherwise empty."""
         self._is_paused = False
+        self._searched: frozenset[JobId] = frozenset()
+        """The jobs that were searched last for the cause of a failure: a search costs one decision
+        for each job."""
 
     def pause(self) -> None:
         """Run no more rounds."""
@@ -115,7 +128,11 @@ class SchedulingLoop:
         plan = _decide_safely(view, controller.policy)
         self._cpu_s = time.thread_time() - began_cpu_s
         self.last_s = time.monotonic() - began
-        self.stall = _failure(type(controller.policy).__name__, plan)
+        if plan.violations:
+            # The next round of the loop tells why, and searches the cause.
+            controller.kernel.want_round()
+            return None
+        self.stall = ""
         self._keep(view, plan)
         return plan
 
@@ -135,6 +152,21 @@ class SchedulingLoop:
             return
         self._keep(view, plan)
         controller.commit(plan)
+        if plan.violations:
+            await self._hold_culprits(view)
+
+    async def _hold_culprits(self, view: View) -> None:
+        """Hold the jobs that alone make a round fail."""
+        job_ids = frozenset(job.id for job in view.jobs)
+        if job_ids == self._searched:
+            return
+        self._searched = job_ids
+        controller = self._controller
+        kernel, policy = controller.kernel, controller.policy
+        found = await DECISIONS.run(partial(find_culprits, view, policy))
+        if controller.kernel is kernel and not controller.trouble:
+            for job_id, reason in found.items():
+                controller.hold_after_error(job_id, reason)
 
     def _keep(self, view: View, plan: Plan) -> None:
         self.newest = WaitExplainer(view, plan)
@@ -144,7 +176,7 @@ class SchedulingLoop:
         """Decide in a thread. Report a decision that takes too long, and wait for it. Also return
         the CPU time of the thread."""
         name = type(policy).__name__
-        deciding = asyncio.ensure_future(in_thread(lambda: _decide_timed(view, policy)))
+        deciding = asyncio.ensure_future(DECISIONS.run(lambda: _decide_timed(view, policy)))
         is_late = False
         try:
             await asyncio.wait({deciding}, timeout=STALL_S)
@@ -171,12 +203,42 @@ def _decide_timed(view: View, policy: Policy) -> tuple[Plan, float]:
 
 
 def _decide_safely(view: View, policy: Policy) -> Plan:
-    """Decide. The last plan stays if the policy raises an exception that ends programs."""
+    """Decide. The last plan stays if the decision raises, or the policy raises an exception that
+    ends programs."""
     try:
         return decide(view, policy)
     except KeyboardInterrupt:
-        violations = ("the policy raised KeyboardInterrupt",)
-        return Plan(view.planned, view.gpu_types, violations=violations)
+        violation = "the policy raised KeyboardInterrupt"
+    except Exception as error:
+        log.exception("scheduling round failed")
+        violation = f"the round failed: {internal_error_message(error)}"
+    return Plan(view.planned, view.gpu_types, violations=(violation,))
+
+
+def find_culprits(view: View, policy: Policy) -> Mapping[JobId, str]:
+    """The jobs that make a decision about themselves alone fail, with the failure; none if the
+    decision about all others fails, too: then the jobs are not the cause."""
+    failed = {
+        job.id: plan.violations[0]
+        for job in view.jobs
+        if (plan := _decide_safely(_of_jobs(view, [job]), policy)).violations
+    }
+    others = [job for job in view.jobs if job.id not in failed]
+    if not failed or not others or _decide_safely(_of_jobs(view, others), policy).violations:
+        return {}
+    return failed
+
+
+def _of_jobs(view: View, jobs: Iterable[Job]) -> View:
+    """The view of these jobs. The GPUs of other jobs stay occupied."""
+    jobs = tuple(jobs)
+    ids = {job.id for job in jobs}
+    return replace(
+        view,
+        jobs=jobs,
+        planned={job_id: held for job_id, held in view.planned.items() if job_id in ids},
+        gpu_types={job_id: kind for job_id, kind in view.gpu_types.items() if job_id in ids},
+    )
 
 
 def _failure(name: str, plan: Plan) -> str:
