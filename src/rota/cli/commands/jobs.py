@@ -16,7 +16,7 @@ from rota.cli.output.console import print_err, print_out
 from rota.errors import UserError, did_you_mean, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from rota.client import Client
     from rota.wire.job_view import JobList, JobView
@@ -252,23 +252,31 @@ def resubmit(*, jobs: list[str], to: str, as_json: bool) -> None:
             with Client(context=to) as target:
                 _print_new(target, _moved(rota, target, jobs=jobs, to=to), as_json=as_json)
         else:
-            copies = [job_id for job in jobs for job_id in rota.resubmit_all(job)]
+            copies = (job_id for job in jobs for job_id in rota.resubmit_all(job))
             _print_new(rota, copies, as_json=as_json)
 
 
-def _moved(rota: Client, target: Client, *, jobs: list[str], to: str) -> list[str]:
+def _moved(rota: Client, target: Client, *, jobs: list[str], to: str) -> Iterator[str]:
     from rota.client.migration import move
 
-    return [move(rota, target, job=job, to=to) for job in jobs]
+    return (move(rota, target, job=job, to=to) for job in jobs)
 
 
-def _print_new(rota: Client, ids: list[str], *, as_json: bool) -> None:
+def _print_new(rota: Client, ids: Iterator[str], *, as_json: bool) -> None:
+    """Print each job as soon as it is submitted: an error of a later one must not hide it."""
     from rota.cli.output.jobs import print_job_objects
 
-    if as_json:
-        print_job_objects([rota.show(each).job for each in ids])
-    else:
-        print_out("\n".join(ids))
+    if not as_json:
+        for each in ids:
+            print_out(each)
+        return
+    submitted: list[str] = []
+    try:
+        for each in ids:
+            submitted.append(each)  # noqa: PERF402 - an error may end the loop
+    finally:
+        if submitted:
+            print_job_objects([rota.show(each).job for each in submitted])
 
 
 @command("wait", JOBS, JSON)

@@ -109,3 +109,20 @@ def test_wait_waits_for_all_jobs_of_an_array(rota: Rota) -> None:
     result = rota("wait", "sweep", "--json")
     assert WithArray.done == ["j9-0", "j9-1", "j9-2"]
     assert [each["id"] for each in json.loads(result.out)] == WithArray.done
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_an_error_of_a_later_copy_does_not_hide_the_earlier_ones(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch, words: list[str]
+):
+    class Partial(FakeClient):
+        def resubmit_all(self, job: str) -> list[str]:
+            if job == "missing":
+                raise AnswerError("not_found", "no job 'missing'")
+            return super().resubmit_all(job)
+
+    monkeypatch.setattr("rota.client.Client", Partial)
+    result = rota("resubmit", "bert", "missing", *words)
+    assert "no job 'missing'" in result.err
+    assert result.code == 2
+    assert ('"id": "1q1ghcmf"' if words else "1q1h0000\n") in result.out
