@@ -287,11 +287,9 @@ def wait(*, jobs: list[str], as_json: bool) -> int:
     from rota.client import Client
 
     with Client() as rota:
-        ends = [
-            end
-            for job in jobs
-            for end in _for_each_job(rota, job, action=lambda each: wait_for_end(rota, each))
-        ]
+        # Find all jobs first: a wrong name must not wait for the jobs before it.
+        ids = dict.fromkeys(found.id for job in jobs for found in rota.named(job))
+        ends = [wait_for_end(rota, each) for each in ids]
     if as_json:
         print_jobs([job for job, _ in ends], as_json=True)
     return next((code for _, code in ends if code), 0)
@@ -300,16 +298,6 @@ def wait(*, jobs: list[str], as_json: bool) -> int:
 def _is_array_error(error: UserError) -> bool:
     """Whether the daemon expected one job and got the name of an array."""
     return error.code == "array"
-
-
-def _for_each_job(rota: Client, ref: str, *, action: Callable[[str], T]) -> list[T]:
-    """The results of an action on one job, or on every job of an array."""
-    try:
-        return [action(ref)]
-    except UserError as error:
-        if not _is_array_error(error):
-            raise
-    return [action(job.id) for job in rota.named(ref)]
 
 
 @command(
