@@ -80,6 +80,8 @@ def run_command(words: Sequence[str]) -> int:
     from rota.cli.output.console import print_out
 
     context, words = _global_options(list(words))
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     if not words or words[0] in HELP_NAMES:
         print_out(_root_help())
         return 0

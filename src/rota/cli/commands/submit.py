@@ -323,9 +323,9 @@ def _wait(rota: Client, ids: list[str], *, flags: SubmitFlags) -> int:
 
 def _print_unfinished(ids: list[str]) -> None:
     if len(ids) == 1:
-        print_err(f"job {ids[0]} is still running; 'rota cancel {ids[0]}' cancels it")
+        print_err(f"job {ids[0]} has not ended; 'rota cancel {ids[0]}' cancels it")
     elif ids:
-        print_err(f"{len(ids)} jobs are still running; 'rota cancel {' '.join(ids)}' cancels them")
+        print_err(f"{len(ids)} jobs have not ended; 'rota cancel {' '.join(ids)}' cancels them")
 
 
 @command(

@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 
 MAX_REASON_CHARS = 60
 MAX_IDS = 10
-NARROW = {
-    "droppable": ("age", "running", "remaining", "user", "progress", "finish"),
-    "cut": ("reason", "name"),
-}
-"""What a table of jobs leaves out and cuts, in this order, on a narrow terminal."""
+DROPPABLE = ("age", "running", "remaining", "user", "progress", "finish")
+CUT = {"name": 16, "reason": 30}
+"""What a table of jobs leaves out and cuts on a narrow terminal."""
 MAX_REMAINING_S = 100 * 365 * 86400.0
 """A finish time further away than this is not shown."""
 CAUSE_TEXTS = {
@@ -55,7 +53,7 @@ def print_jobs(jobs: Sequence[JobView], *, as_json: bool, title: str = "") -> No
     if as_json:
         print_json([job_object(job) for job in jobs])
     else:
-        print_table(fit(columns(jobs, now=time.time()), **NARROW), title)
+        print_table(fit(columns(jobs, now=time.time()), droppable=DROPPABLE, cut=CUT), title)
 
 
 def print_job_objects(jobs: Sequence[JobView]) -> None:
@@ -89,7 +87,7 @@ def _env(details: JobDetails, *, has_env: bool) -> dict[str, str]:
 
 def job_table(jobs: Sequence[JobView], *, now: float) -> list[str]:
     """The lines of the table, as wide as the terminal at most."""
-    return draw(fit(columns(jobs, now=now), **NARROW))
+    return draw(fit(columns(jobs, now=now), droppable=DROPPABLE, cut=CUT))
 
 
 def columns(jobs: Sequence[JobView], *, now: float) -> list[Column]:
@@ -200,7 +198,7 @@ def _rows(details: JobDetails, *, has_env: bool) -> list[tuple[str, str]]:
         ("ended", moment(job.ended_s) if job.ended_s else ""),
         ("running", span(job.running_s) if job.attempt else ""),
         ("queued", span(details.queued_s)),
-        ("gpu_s", f"{details.gpu_s:.0f} ({span(details.gpu_s)})" if details.gpu_s >= 1 else ""),
+        ("gpu_s", f"{int(details.gpu_s)} ({span(details.gpu_s)})" if details.gpu_s >= 1 else ""),
         ("time_limit", request.time_limit),
         ("failures", str(details.failures) if details.failures else ""),
         ("retries", _retries(details)),
