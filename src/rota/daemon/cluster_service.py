@@ -254,7 +254,9 @@ class ClusterService:
         controller = self._controller
         for job in list(controller.jobs.values()):
             if isinstance(job.phase, Starting | Running):
-                events = (JobHeld(job.id, caller.user), JobReleased(job.id, caller.user))
+                stop = JobHeld(job.id, caller.user, f"{caller.user} shuts down the daemon")
+                requeue = JobReleased(job.id, caller.user, "queued for the daemon's next start")
+                events = (stop, requeue)
                 controller.apply_events(events, (), actor=caller.user)
 
 
