@@ -39,10 +39,9 @@ def test_down_with_stop_jobs_requeues_jobs(own_daemon: DaemonProcess) -> None:
     assert daemon.heard() == [JournalLine(running, 1, "start 0"), JournalLine(running, 1, "term")]
     assert daemon.processes(running) == {}
     daemon.up()
-    reasons = [entry.reason for entry in daemon.client.story(running)]
-    assert any(each.endswith(" shuts down the daemon") for each in reasons)
-    assert "queued for the daemon's next start" in reasons
     daemon.says(running, "start 1", attempt=2)
+    reasons = {each.reason for each in daemon.client.story(running)}
+    assert any(each.startswith("back in the queue: the daemon is stopped by") for each in reasons)
     daemon.allow("go")
     assert daemon.ends(waiting).state == "succeeded"
     assert daemon.state_of(held) == "held"

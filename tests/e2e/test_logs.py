@@ -75,6 +75,7 @@ def test_logs_follow_survives_a_killed_daemon(own_daemon: DaemonProcess) -> None
     daemon = own_daemon
     daemon.up()
     job = daemon.submit("echo first; await go; echo second")
+    daemon.reaches(job, "running")
     command = daemon.command("logs", "--follow", job)
     with started(**command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
         assert reader.stdout is not None

@@ -47,24 +47,25 @@ def read(path: Path) -> list[dict[str, Any]]:
         documents = _documents(path, _content(path).decode())
     except yaml.YAMLError as error:
         raise InputError(
-            InputLocation(str(path), _row(error)), f"the file is not YAML: {_problem(error)}"
+            InputLocation(_shown_name(path), _row(error)),
+            f"the file is not YAML: {_problem(error)}",
         ) from None
     except UnicodeDecodeError:
-        raise InputError(InputLocation(str(path)), "the file is not UTF-8 text") from None
+        raise InputError(InputLocation(_shown_name(path)), "the file is not UTF-8 text") from None
     except RecursionError:
         what = "lists or mappings are nested too deeply"
-        raise InputError(InputLocation(str(path)), what, "is it a job file?") from None
+        raise InputError(InputLocation(_shown_name(path)), what, "is it a job file?") from None
     jobs = [job for document in documents for job in _jobs(document)]
     if not jobs:
         raise InputError(
-            InputLocation(str(path)), "the file has no job", "begin with 'command: [...]'"
+            InputLocation(_shown_name(path)), "the file has no job", "begin with 'command: [...]'"
         )
     return [_checked(path, job) for job in jobs]
 
 
 def _content(path: Path) -> bytes:
     """The first bytes of a file, or of stdin if the name is `-`."""
-    where = InputLocation(str(path))
+    where = InputLocation(_shown_name(path))
     try:
         with nullcontext(_stdin()) if path == STDIN else path.open("rb") as file:
             # At most this much, also of a device without an end. A pipe is read, as in `-f <(...)`.
@@ -77,6 +78,10 @@ def _content(path: Path) -> bytes:
     if len(content) > MAX_BYTES:
         raise InputError(where, "the file is larger than 1 MiB", "is it a job file?")
     return content
+
+
+def _shown_name(path: Path) -> str:
+    return "standard input" if path == STDIN else str(path)
 
 
 def _stdin() -> BinaryIO:
@@ -184,7 +189,9 @@ class _YamlCheck:
             yield from (key, value)
 
     def _error(self, node: Any, what: str, *, hint: str) -> InputError:
-        return InputError(InputLocation(str(self._path), node.start_mark.line + 1), what, hint)
+        return InputError(
+            InputLocation(_shown_name(self._path), node.start_mark.line + 1), what, hint
+        )
 
 
 def _jobs(document: Any) -> list[Any]:
@@ -196,19 +203,25 @@ def _jobs(document: Any) -> list[Any]:
 def _checked(path: Path, job: Any) -> dict[str, Any]:
     known = job_fields()
     if not isinstance(job, dict):
-        raise InputError(InputLocation(str(path)), "a job must be a mapping of fields to values")
+        raise InputError(
+            InputLocation(_shown_name(path)), "a job must be a mapping of fields to values"
+        )
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
     for key, value in cast("dict[Any, Any]", job).items():
         name = str(key).replace("-", "_")
         if name not in known:
             hint = did_you_mean(name, known) or f"the fields are {', '.join(known)}"
-            raise InputError(InputLocation(str(path), field=str(key)[:60]), "unknown field", hint)
+            raise InputError(
+                InputLocation(_shown_name(path), field=str(key)[:60]), "unknown field", hint
+            )
         if name in written:
             what = f"the field is given twice, as '{written[name]}' and as '{key}'"
-            raise InputError(InputLocation(str(path), field=name), what, "keep one of the two")
+            raise InputError(
+                InputLocation(_shown_name(path), field=name), what, "keep one of the two"
+            )
         written[name] = str(key)
-        values[name] = _value(InputLocation(str(path), field=name), value)
+        values[name] = _value(InputLocation(_shown_name(path), field=name), value)
     return values
 
 

@@ -221,7 +221,7 @@ class JobRequest:
         default=0,
         metadata=_row(
             group=SCHEDULING,
-            text="Jobs with a higher priority start first (default: 0).",
+            text="Jobs with a higher priority start first; the daemon limits it (default: 0).",
             example="10",
             flags=("--priority", "-p"),
             metavar="N",

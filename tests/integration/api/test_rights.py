@@ -103,11 +103,23 @@ def test_impossible_edit_is_rejected(anna: httpx2.Client, job: str) -> None:
         assert answer.status_code in (400, 422), (body, answer.text)
     answer = anna.patch(f"/v1/jobs/{waits[1:]}", json={"priority": 1})
     assert answer.json()["code"] == "partial_id"
-    answer = anna.patch(f"/v1/jobs/{job}", json={"priority": 1, "cpus": 1})
+    answer = anna.patch(f"/v1/jobs/{job}", json={"retries": 1, "cpus": 1})
     assert "this changes only while a job is queued" in answer.json()["message"]
     assert anna.get(f"/v1/jobs/{job}").json()["job"]["priority"] == 0
     anna.post(f"/v1/jobs/{waits}/cancel")
-    assert "is over" in anna.patch(f"/v1/jobs/{waits}", json={"priority": 1}).json()["message"]
+    assert "is over" in anna.patch(f"/v1/jobs/{waits}", json={"retries": 1}).json()["message"]
+
+
+def test_edit_does_not_exceed_the_limit_of_priorities(
+    daemon: ApiDaemon, anna: httpx2.Client
+) -> None:
+    mine = held(anna)
+    answer = anna.patch(f"/v1/jobs/{mine}", json={"priority": 1})
+    assert answer.status_code == 422
+    assert "1 is above the limit of 0 for users" in answer.json()["message"]
+    assert daemon.admin.patch(f"/v1/jobs/{mine}", json={"priority": 50}).status_code == 200
+    lowered = anna.patch(f"/v1/jobs/{mine}", json={"priority": 40})
+    assert (lowered.status_code, lowered.json()[0]["priority"]) == (200, 40)
 
 
 def held(anna: httpx2.Client, **more: object) -> str:

@@ -208,8 +208,6 @@ def _requests(flags: SubmitFlags) -> list[JobRequest]:
     from rota.config.load import Sources, submit_settings
 
     given = dict(flags.job)
-    if not given.get("name", "-"):
-        raise UserError("--name is empty", "give a name, or leave out --name")
     env = _variables(given.pop("env", []))
     defaults = submit_settings(Sources(current_folder())).submit()
     default_env: dict[str, str] = defaults.pop("env", {})

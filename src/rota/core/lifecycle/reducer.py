@@ -23,6 +23,7 @@ from rota.core.lifecycle.worker_exits import (
     reduce_worker_exits,
 )
 from rota.core.model.events import (
+    Bug,
     JobCancelled,
     JobEdited,
     JobEvent,
@@ -94,7 +95,7 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
             return reduce_worker_exits(job, event, codes=_codes(event), now=now)
         case NewcomersMissing():
             return never_joined(job, event.workers, now=now)
-        case WorkersHindered() | WorkersSilent() | WorkerSlow() | JobRemarked():
+        case WorkersHindered() | WorkersSilent() | WorkerSlow() | JobRemarked() | Bug():
             return _remarked(job, event)
         case MembershipChanged():
             return _membership_changed(job, event)
@@ -203,11 +204,12 @@ def _started(job: Job, event: WorkersStarted | StartFailed, *, now: float) -> Re
 
 
 def _remarked(
-    job: Job, event: WorkersHindered | WorkersSilent | WorkerSlow | JobRemarked
+    job: Job,
+    event: WorkersHindered | WorkersSilent | WorkerSlow | JobRemarked | Bug,
 ) -> Reaction:
     """A note for the job's history that leads to no other state."""
-    if isinstance(event, WorkersSilent | WorkerSlow):
-        return Reaction(job, None)  # The job table kills or moves the workers.
+    if isinstance(event, WorkersSilent | WorkerSlow | Bug):
+        return Reaction(job, None)  # The job table kills or moves the workers, or holds the job.
     if isinstance(event, JobRemarked):
         return Reaction(job, None, event.reason)
     reason = f"cannot start: {event.reason}"

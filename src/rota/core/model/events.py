@@ -180,6 +180,16 @@ class WorkersFound:
 
 
 @dataclass(frozen=True, slots=True)
+class Bug:
+    """An error that no code expects occurred in the work for one job. The kernel holds the job,
+    so that the error does not occur again and again; all other jobs continue."""
+
+    job_id: JobId
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class MembershipChanged:
     """This generation is established: its members finished their first collective operation, and
     the workers that it leaves out are gone. `pause_s` is how long the program paused for the
@@ -257,6 +267,7 @@ JobEvent = (
     | WorkerSlow
     | NewcomersMissing
     | JobRemarked
+    | Bug
     | MembershipChanged
     | ProgressReported
 )

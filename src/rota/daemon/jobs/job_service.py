@@ -5,7 +5,6 @@ Each method checks the caller with the functions of `daemon.access.authorization
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -16,10 +15,13 @@ from rota.core.model.events import JobEvent, JobResized
 from rota.core.model.job import Held, Job, Mode
 from rota.core.model.rank import Rank, rank_of
 from rota.daemon.access.authorization import (
+    DEFAULT_PRIORITY_LIMITS,
     Caller,
+    PriorityLimits,
     job_scope,
     may_see,
     require_owner_or_admin,
+    require_priority,
     require_write,
 )
 from rota.daemon.diagnosis.diagnosis import hint_for
@@ -46,6 +48,7 @@ from rota.engines.interface import WorkerGpus
 from rota.errors import UserError, printable
 from rota.store.interface import Store
 from rota.store.records import JobFilter
+from rota.thread_pools import STORE
 from rota.wire.job_changes import ChangedJobs, JobEdit, JobSelection
 from rota.wire.jobs import FINAL_STATES, JobDetails, JobView
 from rota.wire.training import JobProfile
@@ -94,6 +97,7 @@ class JobService:
         store: Store,
         sources: JobViewSources,
         clock: Callable[[], float],
+        priority_limits: PriorityLimits = DEFAULT_PRIORITY_LIMITS,
     ) -> None:
         self._controller = controller
         self._store = store
@@ -103,6 +107,7 @@ class JobService:
         self._reports = sources.reports
         self._worker_gpus = sources.worker_gpus
         self._clock = clock
+        self._priority_limits = priority_limits
 
     # -- views ----------------------------------------------------------------------------------
 
@@ -115,7 +120,7 @@ class JobService:
         if own_id is not None:
             job = await self._directory.find_async(caller, own_id)
             return JobViewPage([self.view(caller, job)], None)
-        page = await asyncio.to_thread(self._directory.page, wanted, before=before, limit=limit)
+        page = await STORE.run(self._directory.page, wanted, before=before, limit=limit)
         return JobViewPage([self.view(caller, job) for job in page.jobs], page.next)
 
     async def queue_page(
@@ -131,13 +136,11 @@ class JobService:
             key=_listing_key,
         )
         shown, n_left = live[skip : skip + limit], max(0, len(live) - skip - limit)
-        n_ended = await asyncio.to_thread(self._store.count_jobs, ended) if ended.states else 0
+        n_ended = await STORE.run(self._store.count_jobs, ended) if ended.states else 0
         views = [self.view(caller, job) for job in shown]
         if n_left or not n_ended or len(views) == limit:
             return JobViewPage(views, None, n_left + n_ended)
-        page = await asyncio.to_thread(
-            self._directory.page, ended, before=None, limit=limit - len(views)
-        )
+        page = await STORE.run(self._directory.page, ended, before=None, limit=limit - len(views))
         views += [self.view(caller, job) for job in page.jobs]
         return JobViewPage(views, page.next, max(0, n_ended - len(page.jobs)))
 
@@ -157,11 +160,11 @@ class JobService:
     async def details(self, caller: Caller, word: str) -> JobDetails:
         await self._forecaster.refresh()
         job = await self._directory.find_async(caller, word)
-        saved = await asyncio.to_thread(self._directory.program, job.id)
+        saved = await STORE.run(self._directory.program, job.id)
         request = saved.request
         attempts = [
             attempt_view(each, worker_gpus=self._worker_gpus)
-            for each in await asyncio.to_thread(self._directory.attempts, job.id)
+            for each in await STORE.run(self._directory.attempts, job.id)
         ]
         live = live_workers_of(self._reports, job.id)
         service = service_at(job, self._clock())
@@ -192,7 +195,7 @@ class JobService:
         job = await self._directory.find_async(caller, word)
         require_owner_or_admin(caller, job)
         live = live_workers_of(self._reports, job.id)
-        return await asyncio.to_thread(profile_of, job, self._store, live=live)
+        return await STORE.run(profile_of, job, self._store, live=live)
 
     # -- changes --------------------------------------------------------------------------------
 
@@ -223,7 +226,7 @@ class JobService:
             ]
             written = self._controller.apply_events(events, (), actor=caller.user)
             await self._controller.durable(written)
-        jobs = await asyncio.to_thread(self._newest, selected.jobs)
+        jobs = await STORE.run(self._newest, selected.jobs)
         views = [self.view(caller, job) for job in jobs]
         return ChangedJobs(views, selected.problems, selected.n_ended)
 
@@ -247,6 +250,11 @@ class JobService:
         live = [job for each in match.jobs if (job := self._directory.live(each.id))]
         if not live:
             require_not_over(match.jobs[0])
+        if (priority := edit.priority) is not None:
+            for job in live:
+                require_priority(
+                    caller, priority, limits=self._priority_limits, current=job.spec.priority
+                )
         nodes = checker_of(self._controller.nodes.values())
         events = [edit_event(job, edit, actor=caller.user, feasibility=nodes) for job in live]
         await self._controller.durable(self._controller.apply_events(events, (), actor=caller.user))
