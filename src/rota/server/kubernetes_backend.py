@@ -184,14 +184,7 @@ async def _leading_backend(
     key = await resources.key()
     claims = await own_claims(cluster)
     local = await asyncio.to_thread(SqliteStore, context.store_file)
-    store = KubernetesStore(
-        local,
-        resources,
-        key=key,
-        nodes=engine.inventory,
-        ignore_jobs=engine.ignore_jobs,
-        know_external_pods=engine.know_external_pods,
-    )
+    store = _store(local, resources, engine=engine, key=key)
     handles = ClusterHandles(cluster, resources, store, key)
     url = url_of(config.workers.advertise, context.listen)
     _warn_if_unreachable(url)
@@ -217,6 +210,19 @@ async def _leading_backend(
         )
     finally:
         await asyncio.to_thread(store.close)
+
+
+def _store(
+    local: SqliteStore, resources: TrainingJobClient, *, engine: KubernetesEngine, key: bytes
+) -> KubernetesStore:
+    return KubernetesStore(
+        local,
+        resources,
+        key=key,
+        nodes=engine.inventory,
+        ignore_jobs=engine.ignore_jobs,
+        know_external_pods=engine.know_external_pods,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 
+import structlog
+
 from rota.core.model.job import Ended, Job, JobId
 from rota.errors import WriteRejectedError
 from rota.store.interface import Batch
@@ -45,6 +47,8 @@ from rota.store.kubernetes.fence_fields import fence_fields
 from rota.store.kubernetes.rejected_endings import RejectedEndings, job_ending
 from rota.store.kubernetes.status_watermark import StatusWatermark
 from rota.tasks import ErrorIsolation
+
+log = structlog.get_logger()
 
 DEFERRED_BATCH_SIZE = 4
 WATERMARK_INTERVAL_S = 3.0
@@ -291,9 +295,19 @@ class StatusWriter:
             await self._api.put_rows(rows)
             self.rejected_endings.acknowledge(rows)
         for job in jobs:
+            if job_ending(job) is not None and not self.rejected_endings.has(job.id):
+                await self._remove_unstorable(job.id)
             if isinstance(job.phase, Ended):
                 self.watermark.settle(job.id)
         return rejected
+
+    async def _remove_unstorable(self, job_id: JobId) -> None:
+        """Delete the object of a job whose end can be stored nowhere in the cluster. Otherwise a
+        later daemon would run the job again."""
+        if managed := self._objects.get(job_id):
+            log.error("object deleted: the cluster stores no end of its job", object=managed.name)
+            await self._api.remove(managed.name)
+            self.forget_object(job_id)
 
     async def _write_status_of(
         self, job_id: JobId, rejected: dict[JobId, WriteRejectedError]
