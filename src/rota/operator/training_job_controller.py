@@ -23,9 +23,9 @@ from rota.daemon.jobs.submission import SubmissionService, SubmitOptions
 from rota.daemon.launch.programs import unpack
 from rota.daemon.runtime.controller import Controller
 from rota.errors import RotaError, StoreError, UnavailableError, UserError
-from rota.kube.errors import OBJECT_TOO_LARGE, ApiError, is_oversized
+from rota.kube.errors import OBJECT_TOO_LARGE, ApiError, NotStoredYetError, is_oversized
 from rota.kube.resources import Object, WatchEvent
-from rota.operator.change_queue import ChangeQueue, has_content
+from rota.operator.change_queue import ChangeQueue, has_content, identity_of
 from rota.operator.finalizers import FinalizerRemover
 from rota.operator.rejections import RejectionReporter, generation_of, recreated_reason
 from rota.operator.spec_parser import edit_events, edits_of, job_request_of, user_of
@@ -50,6 +50,8 @@ ACTOR = "kubectl"
 N_WORKERS = 8
 RETRY_S = 0.5
 """Delay before a change that could not be processed is retried."""
+POSTPONED_S = 30.0
+"""Delay before an object is processed again that the cluster could not store."""
 MAX_NAME_CHARS = 63
 
 
@@ -229,6 +231,10 @@ class TrainingJobController:
             options = SubmitOptions(on_job_id=claim)
             caller = Caller(user_of(meta, default=self._context.namespace))
             job_id = await self._submissions.submit_from_object(caller, request, options=options)
+        except NotStoredYetError as error:
+            self._jobs.pop(meta["uid"], None)
+            await self._postpone(found, str(error))
+            return
         except UserError as error:
             self._jobs.pop(meta["uid"], None)
             await self._rejections.reject(found, str(error))
@@ -238,6 +244,12 @@ class TrainingJobController:
             raise
         log.info("TrainingJob accepted", object=meta["name"], job_id=job_id)
         await self._edit(job_id, found)
+
+    async def _postpone(self, found: Object, message: str) -> None:
+        """Process this object again later. Others do not wait for it."""
+        again = WatchEvent("MODIFIED", identity_of(found))
+        asyncio.get_running_loop().call_later(POSTPONED_S, self._changes.put, again)
+        await self._rejections.emit_event(found, reason="Waiting", message=message)
 
     # -- delete ---------------------------------------------------------------------------------
 

@@ -24,7 +24,8 @@ from itertools import islice
 import structlog
 
 from rota.core.model.job import Ended, Job, JobId
-from rota.errors import WriteRejectedError
+from rota.errors import UnavailableError, WriteRejectedError
+from rota.kube.errors import NotStoredYetError
 from rota.store.interface import Batch
 from rota.store.kubernetes.api_port import TrainingJobPort
 from rota.store.kubernetes.changes import (
@@ -315,6 +316,11 @@ class StatusWriter:
         try:
             await self._update(job_id)
         except WriteRejectedError as error:
+            job = self._jobs.get(job_id)
+            is_ending = job is not None and job_ending(job) is not None
+            if isinstance(error, NotStoredYetError) and not is_ending:
+                # Wait for the webhook: a rejected start would cancel the job.
+                raise UnavailableError(error.message, error.hint) from None
             rejected[job_id] = error
             managed, reason = self._objects.get(job_id), str(error)
             if managed is not None and self._rejection_reasons.get(job_id) != reason:

@@ -18,7 +18,7 @@ from rota.core.model.events import (
 )
 from rota.core.model.job import Ended, Job, JobId, Stopping
 from rota.core.scheduling.round import decide
-from rota.errors import FenceRejectedError, UnavailableError, WriteRejectedError
+from rota.errors import FenceRejectedError, StoreError, UnavailableError, WriteRejectedError
 from rota.policies.registry import parse
 from rota.store.kubernetes import rejected_endings
 from rota.store.kubernetes.rejected_endings import PREFIX
@@ -282,5 +282,22 @@ def test_thousands_of_rejected_ends_leave_room_in_the_secret(
         replica = Site(site.objects)
         saved = await asyncio.to_thread(replica.store.load)
         assert saved.jobs == ()
+
+    play(scenario)
+
+
+def test_the_end_of_a_job_does_not_wait_for_a_failing_webhook() -> None:
+    """It is in a shared row. A start waits, because a rejected start would cancel the job."""
+
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        await site.run(A)
+        site.objects.webhook_down = {A}
+        await end_here(site, A)
+        assert ends_kept(site) == {A}
+        await site.submit(B)
+        site.objects.webhook_down = {B}
+        with pytest.raises(StoreError, match="failed calling webhook"):
+            await start_all(site)
 
     play(scenario)
