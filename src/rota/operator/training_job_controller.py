@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from rota.core.explain.feasibility import checker_of
 from rota.core.model.events import JobCancelled, JobEvent, JobResized
 from rota.core.model.job import JobId
 from rota.daemon.access.authorization import Caller
-from rota.daemon.jobs.admission import Defaults, with_defaults
+from rota.daemon.jobs.admission import Defaults, edit_event, with_defaults
 from rota.daemon.jobs.job_service import checked_units
 from rota.daemon.jobs.submission import SubmissionService, SubmitOptions
 from rota.daemon.launch.programs import unpack
@@ -28,7 +29,7 @@ from rota.kube.resources import Object, WatchEvent
 from rota.operator.change_queue import ChangeQueue, has_content, identity_of
 from rota.operator.finalizers import FinalizerRemover
 from rota.operator.rejections import RejectionReporter, generation_of, recreated_reason
-from rota.operator.spec_parser import edit_events, edits_of, job_request_of, user_of
+from rota.operator.spec_parser import edits_of, hold_event, job_request_of, user_of
 from rota.operator.store_port import TrainingJobStore
 from rota.operator.training_jobs import TrainingJobClient
 from rota.store.kubernetes.crd_codec import (
@@ -296,12 +297,20 @@ class TrainingJobController:
             )
             edits = edits_of(found["spec"], job, accepted=accepted, asked=asked)
             if edits.refused:
-                what = f"{', '.join(edits.refused)} cannot be changed after a job is accepted"
+                what = f"{', '.join(edits.refused)} cannot be changed now"
                 refusals.append(
                     ("Immutable", f"{what}; delete the TrainingJob and create it again")
                 )
-            for event in edit_events(edits, job, actor=ACTOR):
+            if event := hold_event(edits, job, actor=ACTOR):
                 await self._apply(event)
+            if edits.edit is not None:
+                if edits.edit.priority is not None:
+                    # Only the cluster knows who wrote the object, so no edit is an administrator's.
+                    self._submissions.require_priority(
+                        Caller(submission.user), edits.edit.priority, current=job.spec.priority
+                    )
+                nodes = checker_of(self._controller.nodes.values())
+                await self._apply(edit_event(job, edits.edit, actor=ACTOR, feasibility=nodes))
             if edits.size is not None:
                 units = checked_units(job, edits.size)
                 await self._apply(JobResized(job_id, units, ACTOR))

@@ -16,6 +16,7 @@ from rota.api.responses import ERRORS, NameOrId, ServicesDep, json_response
 from rota.api.router import LazyRouter
 from rota.api.streams import byte_stream
 from rota.errors import UserError
+from rota.thread_pools import TRANSFERS
 from rota.wire.manifest import MAX_JSON_BYTES, SnapshotManifest
 
 router = LazyRouter(prefix="/v1", tags=["snapshots"], responses=ERRORS)
@@ -63,7 +64,7 @@ class StoredContent:
 async def missing(request: Request, *, services: ServicesDep, caller: CallerDep) -> Response:
     owner = services.snapshot_access.owner(caller)
     manifest = await _manifest(request)
-    found = await asyncio.to_thread(services.snapshots.missing, manifest, owner=owner)
+    found = await TRANSFERS.run(services.snapshots.missing, manifest, owner=owner)
     return json_response(Missing(found))
 
 
@@ -80,8 +81,8 @@ async def put_blob(
     owner = services.snapshot_access.owner(caller)
     with services.snapshots.upload(sha256, owner=owner) as content:
         async for chunk in _chunks(request, allowed_s=services.timeouts.body_s):
-            await asyncio.to_thread(content.write, chunk)
-        await asyncio.to_thread(content.keep)
+            await TRANSFERS.run(content.write, chunk)
+        await TRANSFERS.run(content.keep)
     return json_response(StoredContent(sha256), status=201)
 
 
@@ -95,7 +96,7 @@ async def put_blob(
 async def finish(request: Request, *, services: ServicesDep, caller: CallerDep) -> Response:
     owner = services.snapshot_access.owner(caller)
     manifest = await _manifest(request)
-    made = await asyncio.to_thread(services.snapshots.finish, manifest, owner=owner)
+    made = await TRANSFERS.run(services.snapshots.finish, manifest, owner=owner)
     return json_response(StoredContent(made), status=201)
 
 
@@ -106,14 +107,14 @@ async def finish(request: Request, *, services: ServicesDep, caller: CallerDep) 
 )
 async def manifest(snapshot_id: Hash, *, services: ServicesDep, caller: CallerDep) -> Response:
     owner = services.snapshot_access.owner(caller)
-    found = await asyncio.to_thread(services.snapshots.manifest, snapshot_id, owner=owner)
+    found = await TRANSFERS.run(services.snapshots.manifest, snapshot_id, owner=owner)
     return Response(found.to_json(), media_type="application/json")
 
 
 @router.get("/blobs/{sha256}", response_class=StreamingResponse, summary="Download a blob")
 async def blob(sha256: Hash, *, services: ServicesDep, caller: CallerDep) -> Response:
     owner = services.snapshot_access.owner(caller)
-    file = await asyncio.to_thread(services.snapshots.open, sha256, owner=owner)
+    file = await TRANSFERS.run(services.snapshots.open, sha256, owner=owner)
     return StreamingResponse(_pieces(file), media_type="application/octet-stream")
 
 
@@ -124,7 +125,7 @@ async def blob(sha256: Hash, *, services: ServicesDep, caller: CallerDep) -> Res
 )
 async def code(*, services: ServicesDep, caller: CallerDep) -> Response:
     """Needs the token of the job's attempt."""
-    found = await asyncio.to_thread(services.snapshot_access.archive, caller)
+    found = await TRANSFERS.run(services.snapshot_access.archive, caller)
     return StreamingResponse(found, media_type="application/x-tar")
 
 
@@ -169,4 +170,4 @@ async def _manifest(request: Request) -> SnapshotManifest:
     body = await request.body()
     if len(body) > MAX_JSON_BYTES:
         raise UserError("the manifest is too large", "exclude files with .rotaignore")
-    return await asyncio.to_thread(SnapshotManifest.of_json, body)
+    return await TRANSFERS.run(SnapshotManifest.of_json, body)

@@ -40,6 +40,7 @@ from rota.engines.logfiles import reader
 from rota.errors import RotaError, UserError
 from rota.kube.client import KubeClient
 from rota.kube.resources import Object
+from rota.thread_pools import JOB_FILES
 
 
 class KubernetesEngine:
@@ -60,7 +61,7 @@ class KubernetesEngine:
     async def start(self, emit: EventSink) -> None:
         """Start to emit events and to apply commands."""
         self._loop = asyncio.get_running_loop()
-        await asyncio.to_thread(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)
+        await JOB_FILES.run(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)
         await self._reconciler.open(emit)
 
     async def broken(self) -> None:
