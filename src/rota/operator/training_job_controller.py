@@ -29,14 +29,13 @@ from rota.kube.resources import Object, WatchEvent
 from rota.operator.change_queue import ChangeQueue, has_content, identity_of
 from rota.operator.finalizers import FinalizerRemover
 from rota.operator.rejections import RejectionReporter, generation_of, recreated_reason
-from rota.operator.spec_parser import edits_of, hold_event, job_request_of, user_of
+from rota.operator.spec_parser import claimed_user, edits_of, hold_event, job_request_of, user_of
 from rota.operator.store_port import TrainingJobStore
 from rota.operator.training_jobs import TrainingJobClient
 from rota.store.kubernetes.crd_codec import (
     ACCEPTED,
     FINALIZER,
     JOB,
-    USER,
     has_only_seal,
     is_sealed,
     part,
@@ -85,7 +84,7 @@ class TrainingJobController:
         self._resources = resources
         self._context = context
         self._rejections = RejectionReporter(resources, clock)
-        self._changes = ChangeQueue(_claimed_user)
+        self._changes = ChangeQueue(claimed_user)
         self._jobs: dict[str, JobId] = {}
         """Jobs by the uid of their objects."""
         self._finalizers = FinalizerRemover(controller, store)
@@ -338,12 +337,6 @@ class TrainingJobController:
 def message_of_bug(error: Exception) -> str:
     """For the owner of an object that could not be processed. The log has the details."""
     return f"a bug in rota ({type(error).__name__}) keeps this object from being processed"
-
-
-def _claimed_user(found: Object) -> str:
-    """The user whom an object names, as it is written there."""
-    meta = found["metadata"]
-    return str(part(meta, "annotations").get(USER) or part(meta, "labels").get(USER) or "")
 
 
 def _named(request: JobRequest, name: str) -> JobRequest:
