@@ -9,9 +9,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import yaml
 
+from rota.engines.interface import LogLimits
 from rota.engines.kubernetes.pods import naming
 from tests.kubernetes.cluster.api import RefusedError, until
 from tests.kubernetes.cluster.handle import Cluster, python_pod
@@ -21,6 +23,7 @@ from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess
 from tests.kubernetes.test_deploy import TRAINING_JOB, installed, rendered, run
 from tests.support.daemon_process import wait_until
 from tests.support.seed_counts import count
+from tests.support.timeouts import PATIENCE_S
 
 EVERYTHING = (
     "trainingjobs,trainingjobs/scale,pods,pods/status,pods/exec,pods/attach,pods/portforward"
@@ -279,7 +282,7 @@ def test_thousands_of_large_objects_of_one_user_do_not_delay_others(
     kube_daemon: KubernetesDaemonProcess,
 ) -> None:
     """The daemon finds all of them when it starts. Its memory stays small."""
-    n, n_large = count(2_000), count(400)
+    n, n_large, limit_s = count(2_000), count(400), 5 * PATIENCE_S
     api, path = kube_daemon.cluster.api, objects_of(kube_daemon)
     kube_daemon.kill()
     notes = {f"flood-{number}": "x" * 250_000 for number in range(n_large)}
@@ -295,13 +298,19 @@ def test_thousands_of_large_objects_of_one_user_do_not_delay_others(
         accepted = [each for each in api.items(path) if "status" in each]
         assert len(accepted) < n / 2, "it was among the first"
         is_well(kube_daemon)
-        until(lambda: all("status" in each for each in api.items(path)), "all to be accepted")
+        until(
+            lambda: all("status" in each for each in api.items(path)), "the rest", limit_s=limit_s
+        )
         assert memory_mib(kube_daemon) < MAX_MEMORY_MIB
         is_well_after_a_restart(kube_daemon)
         assert memory_mib(kube_daemon) < MAX_MEMORY_MIB
     finally:
         in_parallel(lambda name: api.delete(f"{path}/{name}"), [*names, "zz-mine"])
-        until(lambda: not api.items(path) or None, "all to go")
+        until(lambda: not names_of(api.items(path)) & {*names}, "all to go", limit_s=limit_s)
+
+
+def names_of(objects: list[dict[str, Any]]) -> set[str]:
+    return {each["metadata"]["name"] for each in objects}
 
 
 def memory_mib(kube_daemon: KubernetesDaemonProcess) -> float:
@@ -382,3 +391,70 @@ def test_a_pod_cannot_become_the_worker_of_another_job(
     assert kube_daemon.ends(job).state == "failed"
     api.delete(f"{pods}/aa-forged", grace_s=1)
     is_well(kube_daemon)
+
+
+def test_output_without_newlines_is_bounded(kube_daemon: KubernetesDaemonProcess) -> None:
+    """In the memory and on the disk of the daemon, while others are served."""
+    n_bytes = count(2_000) * 1_000_000
+    flood = f"head -c {n_bytes} /dev/zero | tr '\\0' x; say wrote; await on"
+    job = kube_daemon.submit(flood, gpus="1")
+    wait_until(lambda: disk_mib(kube_daemon, job) > 1, "its first output")
+    is_well(kube_daemon)
+    kube_daemon.says(job, "wrote")
+    is_well(kube_daemon)
+    kube_daemon.allow("on")
+    assert kube_daemon.ends(job).state == "succeeded"
+    assert memory_mib(kube_daemon) < MAX_MEMORY_MIB
+    limits = LogLimits()
+    most_bytes = limits.files * limits.file_bytes
+    assert disk_mib(kube_daemon, job) < 1.1 * most_bytes / 2**20
+
+
+def disk_mib(kube_daemon: KubernetesDaemonProcess, job: str) -> float:
+    folder = kube_daemon.state / "engine-kubernetes" / job
+    return sum(each.stat().st_size for each in folder.glob("**/*") if each.is_file()) / 2**20
+
+
+def test_a_program_that_forks_ends_with_its_pod(kube_daemon: KubernetesDaemonProcess) -> None:
+    """Also children in sessions of their own that ignore SIGTERM."""
+    forks = "trap '' TERM; for n in $(seq 200); do setsid sh -c \"trap '' TERM; sleep 1000\" & done"
+    job = kube_daemon.submit(f"{forks}; say forked; await never", gpus="1", grace="1s")
+    kube_daemon.says(job, "forked")
+    wait_until(lambda: len(kube_daemon.left()) > 200, "all of them")
+    is_well(kube_daemon)
+    kube_daemon.client.cancel(job)
+    assert kube_daemon.ends(job).state == "cancelled"
+    wait_until(lambda: not kube_daemon.left(), "all of them to end")
+    until(kube_daemon.has_room, "the GPUs to be free")
+
+
+def test_the_token_of_a_job_is_good_for_this_job_only(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    """From any pod: whoever has it acts for this job, as long as its attempt runs."""
+    other = kube_daemon.submit("say came; await on", gpus="1")
+    job = kube_daemon.submit('printenv ROTA_TOKEN > "$HERE/token"; say came; await on', gpus="1")
+    kube_daemon.says(job, "came")
+    kube_daemon.says(other, "came")
+    token = (kube_daemon.place / "token").read_text().strip()
+
+    def code(method: str, path: str, **body: Any) -> int:
+        url, headers = f"{kube_daemon.endpoint.url}{path}", {"Authorization": f"Bearer {token}"}
+        return httpx2.request(method, url, headers=headers, json=body or None).status_code
+
+    for method, path, body in (
+        ("POST", "/v1/jobs", {"command": ["true"]}),
+        ("GET", f"/v1/jobs/{other}", {}),
+        ("GET", f"/v1/jobs/{other}/log", {}),
+        ("POST", f"/v1/jobs/{other}/cancel", {}),
+        ("GET", "/v1/nodes", {}),
+    ):
+        assert code(method, path, **body) in (401, 403, 404), (method, path)
+    headers = {"Authorization": f"Bearer {token}"}
+    listed = httpx2.get(f"{kube_daemon.endpoint.url}/v1/jobs", headers=headers).json()["jobs"]
+    assert [each["id"] for each in listed] == [job]
+    assert code("GET", f"/v1/jobs/{job}") == 200
+    kube_daemon.allow("on")
+    assert kube_daemon.ends(job).state == "succeeded"
+    assert kube_daemon.ends(other).state == "succeeded"
+    assert code("GET", f"/v1/jobs/{job}") == 401
