@@ -52,7 +52,8 @@ def launch(
     store: Any = SimpleNamespace(submission=lambda _: submission)
     snapshots: Any = SimpleNamespace(unpack=unpack)
     site = SiteConfig(
-        clock=lambda: 1_700_000_000.25,
+        clock=lambda: 0.0,
+        wall_clock=lambda: 1_700_000_000.25,
         defaults=lambda _: defaults,
         credentials=WorkerCredentials("", tokens=cast("Any", None)),
         snapshots=snapshots,
