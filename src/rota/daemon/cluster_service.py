@@ -131,7 +131,10 @@ class ClusterService:
             usage=self._usage(),
             scheduling=self.stall,
             flags=dict(self._flags),
-            warnings=[each for node in nodes if (each := self._missing_gpus(node))],
+            warnings=[
+                *(each for node in nodes if (each := self._missing_gpus(node))),
+                *self._controller.recovery_warnings,
+            ],
         )
 
     def settings(self, caller: Caller) -> list[SettingView]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rota.core.estimation.service_time import with_lost_work
 from rota.core.explain.preemptors import Preemptors
@@ -61,6 +61,15 @@ from rota.core.model.node import Node, NodeId
 RESUMABLE_PURPOSES = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.LOST)
 """Purposes of a stop after which a job may start again at once."""
 RESTARTS = "restarts at its new size"
+ADOPTION = "adopted from the record of its start, which the store has lost"
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedJob:
+    """A job as the engine recorded its newest start, and as the store knows it, if it does."""
+
+    job: Job
+    stored: Job | None
 
 
 class JobTable:
@@ -104,6 +113,23 @@ class JobTable:
         self.timers.set(job)
         self.ledger.book(job.members, job.spec)
         effects.commands += commands_to_resend(job)
+
+    def note_adoption(self, adopted: AdoptedJob, effects: Effects) -> None:
+        """Write a restored job that the store had lost, or of which it had lost the newest
+        start."""
+        job, stored = adopted.job, adopted.stored
+        effects.jobs[job.id] = job
+        before = None if stored is None else stored.state
+        if stored is not None and stored.is_active:
+            before = JobState.QUEUED
+            end = Transition(
+                effects.now, job.id, stored.attempt, stored.state, before, cause="JobAdopted"
+            )
+            effects.transitions.append(replace(end, reason="the store has lost its end"))
+        row = Transition(
+            effects.now, job.id, job.attempt, before, job.state, cause="JobAdopted", reason=ADOPTION
+        )
+        effects.transitions.append(row)
 
     def apply_event(self, event: JobEvent, effects: Effects) -> None:
         """Apply an event to its job."""

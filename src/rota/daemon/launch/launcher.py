@@ -14,6 +14,7 @@ from rota.daemon.jobs.admission import Defaults
 from rota.daemon.launch.interface import LaunchEnvironment
 from rota.daemon.launch.programs import program, unpack
 from rota.daemon.runtime.job_reader import JobReader
+from rota.daemon.runtime.lost_jobs import record_of
 from rota.engines.interface import Program
 from rota.errors import UserError
 from rota.store.interface import Store
@@ -84,6 +85,7 @@ class Launcher:
             code=found.code,
             owner_name=name,
             owner_uid=uid,
+            record=record_of(job, submission),
         )
 
     def _resume_env(self, job: Job) -> dict[str, str]:
