@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 FINALIZER = JOB_LABEL = "rota.dev/job"
 ACCEPTED = "rota.dev/accepted"
-STATE_SECRET = "rota-state"
+STATE_SECRET = "rota-state"  # noqa: S105 - a name
 KEY = "key"
 MAX_TRIES, MAX_UPDATE_TRIES = 8, 24
 FIRST_WAIT_S = 0.2

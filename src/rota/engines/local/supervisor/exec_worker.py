@@ -147,7 +147,7 @@ def _run(spec: WorkerSpec) -> NoReturn:
     refusal: OSError | None = None
     for path in candidates:
         try:
-            os.execve(path, spec.argv, spec.env)
+            os.execve(path, spec.argv, spec.env)  # noqa: S606 - the program of the user
         except (FileNotFoundError, NotADirectoryError) as error:
             if os.path.lexists(path):
                 refusal = refusal or error
