@@ -41,6 +41,7 @@ class KillScenario:
     """`seed` decides who is killed and when; how far the machine has come by then, it cannot."""
 
     script = SCRIPT
+    rounds = ROUNDS
 
     def __init__(self, daemon: DaemonProcess, seed: int) -> None:
         self.daemon = daemon
@@ -51,22 +52,25 @@ class KillScenario:
 
     def run(self) -> None:
         self.daemon.up()
-        for number in range(ROUNDS):
+        for number in range(self.rounds):
             submits = threading.Thread(target=self._submit, args=(number,))
             submits.start()
             # Not to wait for anything: this is the random moment.
             time.sleep(self.random.uniform(0, LONGEST_S))
             self._random_request()
-            self.random.choice(
-                [
-                    self._kill_daemon,
-                    self._kill_supervisor,
-                    self._kill_worker,
-                    self._kill_fork_server,
-                ]
-            )()
+            self._random_deed()
             submits.join()
         wait_until(self._all_ended, "all jobs to end")
+
+    def _random_deed(self) -> None:
+        self.random.choice(
+            [
+                self._kill_daemon,
+                self._kill_supervisor,
+                self._kill_worker,
+                self._kill_fork_server,
+            ]
+        )()
 
     def _submit(self, number: int) -> None:
         for place in range(JOBS_IN_A_ROUND):
@@ -85,11 +89,14 @@ class KillScenario:
 
         def answer() -> str:
             try:
-                return self.daemon.client.submit(request, key=key) if self.daemon.answers() else ""
+                return self._submit_as_user(request, key) if self.daemon.answers() else ""
             except (NoDaemonError, UnavailableError):
                 return ""
 
         return wait_until(answer, "a submit to be answered")
+
+    def _submit_as_user(self, request: JobRequest, key: str) -> str:
+        return self.daemon.client.submit(request, key=key)
 
     def _random_request(self) -> None:
         """As its owner may, at any time."""

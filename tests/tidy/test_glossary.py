@@ -12,15 +12,15 @@ PLAIN_WORDS = """
 abortable access api app assignment atomic auth axis backup bar bin body broadcast buffer builtin
 case catch change chart check choice cleanup cli client code codec collector complete completion
 component composition config connect console container core csv decide delete deleter dir discovery
-election ending entry environment error exception extract fd fetch field file fixed flag follow
-for format forward fsutil gantt group handler hash html http id ignore init inspection interface
-json kill kv label lazy limit listener load loader local lock logfile lookup loop main matching
-member memory message migrate model naming native number observed option output packing parameter
-parser path pattern pipe planned plot point pool port position problem proc process protocol
-quantity queue reader redact refresher registry rejected remaining request resource response retry
-route row rule run runtime safe setting setup signal sigterm sizing socket sql sqlite standalone
-start stream strict submit svg symlink synthetic table tar tcp terminal thread time top tree type
-unit up upload validation version volume wait websocket writer
+election ending entry environment error escape exception extract fd fetch field file fixed flag
+follow for format forward fsutil gantt group handler hash html http id ignore init inspection
+interface json kill kv label lazy limit listener load loader local lock logfile lookup loop main
+matching member memory message migrate model naming native number observed option output packing
+parameter parser path pattern pipe planned plot point pool port position problem proc process
+protocol public quantity queue reader redact refresher registry rejected remaining request resource
+response retry route row rule run runtime safe setting setup signal sigterm sizing socket sql sqlite
+standalone start stream strict submit svg symlink synthetic table tar tcp terminal thread time top
+tree type unit up upload validation version volume wait websocket writer
 """
 PLAIN_WORDS_OF_CLASSES = """
 a abandoned accepted action address admitted after ambiguous answer any argument arrive ask audit

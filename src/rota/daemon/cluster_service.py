@@ -137,7 +137,7 @@ class ClusterService:
             usage=self._usage(),
             scheduling=self.stall,
             flags=dict(self._flags),
-            warnings=self._warnings(),
+            warnings=[*self._warnings(), *self._controller.recovery_warnings],
         )
 
     def settings(self, caller: Caller) -> list[SettingView]:

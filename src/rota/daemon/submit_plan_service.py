@@ -22,7 +22,8 @@ from rota.core.model.allocation import n_gpus
 from rota.core.model.events import JobSubmitted
 from rota.core.model.job import Held, Job, JobId
 from rota.core.scheduling.plan import AllocationChange
-from rota.daemon.access.authorization import Caller
+from rota.daemon.access.authorization import Caller, may_see
+from rota.daemon.access.public_view import public_job_view, public_reason
 from rota.daemon.jobs.admission import Admitted
 from rota.daemon.jobs.eta import LONGEST_ETA_S
 from rota.daemon.jobs.forecaster import Forecaster
@@ -69,7 +70,7 @@ class SubmitPlanService:
         user = caller.user
         if user in self._running:
             raise TooManyPlansError(f"another dry run of {user} has not ended", "try again later")
-        task = self._running[user] = asyncio.ensure_future(self._plan(admitted))
+        task = self._running[user] = asyncio.ensure_future(self._plan(caller, admitted))
         task.add_done_callback(lambda _: self._running.pop(user, None))
         await asyncio.wait({task}, timeout=MAX_WAIT_S)
         if not task.done():
@@ -77,7 +78,7 @@ class SubmitPlanService:
             raise UnavailableError(what, "look at the scheduler with 'rota status'")
         return task.result()
 
-    async def _plan(self, admitted: Sequence[Admitted]) -> SubmitPlan:
+    async def _plan(self, caller: Caller, admitted: Sequence[Admitted]) -> SubmitPlan:
         groups = _groups(admitted)
         jobs = [self._new_job(each[0], number) for number, each in enumerate(groups[:MAX_PLANNED])]
         starts = await self._starts(jobs)
@@ -86,7 +87,7 @@ class SubmitPlanService:
         if any(may_start_later):
             expected = await self._forecaster.what_if(jobs)
         plans = [
-            self._job_plan(each, count=len(group), expected=expected)
+            self._job_plan(caller, each, count=len(group), expected=expected)
             for each, group in zip(starts, groups, strict=False)
         ]
         return SubmitPlan(len(admitted), plans)
@@ -111,7 +112,12 @@ class SubmitPlanService:
     # -- responses ------------------------------------------------------------------------------
 
     def _job_plan(
-        self, start: PlannedStart, *, count: int, expected: Mapping[JobId, JobForecast]
+        self,
+        caller: Caller,
+        start: PlannedStart,
+        *,
+        count: int,
+        expected: Mapping[JobId, JobForecast],
     ) -> JobPlan:
         job, now = start.job, self._clock()
         known = expected.get(job.id, JobForecast())
@@ -130,17 +136,24 @@ class SubmitPlanService:
             finish_s=finish_s,
             finish_error=None if finish_s is None else round(known.error, 4),
             ahead_count=len(start.ahead),
-            ahead=self._views(start.ahead[:MAX_SHOWN], now=now),
+            ahead=self._views(caller, start.ahead[:MAX_SHOWN], now=now),
             changes=[
                 change for each in start.changes if (change := self._change(each)) is not None
             ],
         )
 
-    def _views(self, ids: Sequence[JobId], *, now: float) -> list[JobView]:
-        """The jobs as in `rota list`: every user sees their names, owners and sizes. Other jobs of
-        the same dry run have no id."""
+    def _views(self, caller: Caller, ids: Sequence[JobId], *, now: float) -> list[JobView]:
+        """The jobs as in `rota list`. Other jobs of the same dry run have no id."""
         jobs = (self._controller.job(each) for each in ids)
-        return [job_view(job, now=now) for job in jobs if job is not None]
+        return [self._view(caller, job, now=now) for job in jobs if job is not None]
+
+    def _view(self, caller: Caller, job: Job, *, now: float) -> JobView:
+        view = job_view(job, now=now)
+        return (
+            view
+            if may_see(caller, job)
+            else public_job_view(view, public_reason(job, None, now=now))
+        )
 
     def _change(self, change: AllocationChange) -> PlannedChange | None:
         """None for a job that has ended since the round."""

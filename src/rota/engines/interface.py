@@ -56,6 +56,15 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job at its start and its submission, in the format of the daemon. An engine keeps it with
+    the workers, for a daemon whose store has lost the job."""
+
+    job: str
+    submission: str
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """The program of a job. All workers of the job run the same program; the engine adds the values
     that differ (ranks, GPUs) to the environment of each worker."""
@@ -81,6 +90,19 @@ class Program:
     """UID of the TrainingJob, on a cluster. Kubernetes deletes the objects it owns with it."""
     owner_name: str = ""
     """Name of the TrainingJob, if it differs from the job's id."""
+    record: JobRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundStart:
+    """The newest start of a job that an engine knows. Without a `record`, an older daemon started
+    the job, or the record cannot be trusted. `is_stopped`: a stop of the attempt was requested."""
+
+    job_id: JobId
+    attempt: int
+    record: JobRecord | None
+    is_running: bool = False
+    is_stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

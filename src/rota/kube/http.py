@@ -184,7 +184,7 @@ def _session(access: ClusterAccess, sockets: SocketTracker) -> aiohttp.ClientSes
 def retry_delay_s(n_failures: int) -> float:
     """A delay that doubles with each failure up to a limit, with jitter."""
     longest = min(MAX_WAIT_S, FIRST_WAIT_S * 2 ** min(n_failures, MAX_DOUBLINGS))
-    return random.uniform(longest / 2, longest)
+    return random.uniform(longest / 2, longest)  # noqa: S311 - spreads retries
 
 
 def _is_retryable(error: ApiError, request: ApiRequest) -> bool:

@@ -42,7 +42,7 @@ log = structlog.get_logger()
 
 FINALIZER = JOB_LABEL = "rota.dev/job"
 ACCEPTED = "rota.dev/accepted"
-STATE_SECRET = "rota-state"
+STATE_SECRET = "rota-state"  # noqa: S105 - a name
 KEY = "key"
 MAX_TRIES, MAX_UPDATE_TRIES = 8, 24
 MAX_OUTAGE_TRIES = 2

@@ -25,6 +25,7 @@ from rota.daemon.launch.local import LocalEnvironment
 from rota.daemon.migration.file_journal import FileMoveJournal
 from rota.daemon.migration.requests import MoveJournal
 from rota.daemon.runtime.controller import Controller
+from rota.daemon.runtime.lost_jobs import NO_RECORDS, StartRecords
 from rota.engines.interface import (
     Engine,
     GpuMemoryReader,
@@ -122,6 +123,7 @@ class Backend:
     move_journal: MoveJournal
     external_auth: ExternalAuthenticator | None = None
     """Authenticates tokens that are not tokens of rota."""
+    start_records: StartRecords = NO_RECORDS
 
 
 BackendFactory = Callable[[BackendContext], AbstractAsyncContextManager[Backend]]
@@ -156,6 +158,7 @@ async def local_backend(
             gpu_memory=engine,
             worker_gpus=NoGpuInfo(),
             move_journal=FileMoveJournal(context.folder / "moves"),
+            start_records=engine,
         )
     finally:
         locked.release()

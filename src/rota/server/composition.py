@@ -157,7 +157,11 @@ class _Composition:
     @cached_property
     def _controller(self) -> Controller:
         parts = ControllerDependencies(
-            self._store, self._backend.engine, self._clock, self._settings.rules
+            self._store,
+            self._backend.engine,
+            self._clock,
+            self._settings.rules,
+            self._backend.start_records,
         )
         return Controller(parts, parse(self._settings.policy))
 

@@ -337,7 +337,7 @@ def _check_clock(found: DoctorReading) -> _Finding:
     ahead_s = read.newest_s - read.now_s
     if ahead_s > MAX_CLOCK_ERROR_S:
         what = f"the clock is {ahead_s:.0f} s behind times that the daemon wrote"
-        return _failed(what, "set the clock: times and time limits of jobs are wrong")
+        return _failed(what, "set the clock: the times of jobs are wrong, their durations are not")
     if read.is_synchronized is False:
         hint = "run 'timedatectl set-ntp true' as root"
         return _warning("the clock is not synchronized", hint)

@@ -20,6 +20,8 @@ from rota.api.listeners import RunningServer, TcpListener, unix_socket
 from rota.api.uvicorn_protocol import ConnectionLimiter, create_server
 from rota.config.paths import SOCKET_NAME
 from rota.daemon.artifacts.snapshots import Snapshots
+from rota.daemon.runtime.clock import FILE_NAME as CLOCK_FILE
+from rota.daemon.runtime.clock import DaemonClock
 from rota.errors import RotaError, UnavailableError
 from rota.server.backend import SOCKET_DIR_NAME, Backend, BackendContext, PrunableEngine
 from rota.server.composition import Daemon, build_daemon
@@ -119,10 +121,11 @@ def _without_gc() -> Generator[None]:
 async def _running(
     settings: Settings, backend: Backend, *, snapshots: Snapshots, tcp: TcpListener
 ) -> AsyncGenerator[Daemon]:
-    daemon = build_daemon(settings, backend, snapshots=snapshots, clock=time.time, tcp=tcp)
+    clock = DaemonClock(settings.folder / CLOCK_FILE)
+    daemon = build_daemon(settings, backend, snapshots=snapshots, clock=clock, tcp=tcp)
     controller = daemon.controller
     pruning = _prune(daemon, backend.engine, settings=settings)
-    for task in (pruning, *(each.run() for each in daemon.early_tasks)):
+    for task in (pruning, clock.run(), *(each.run() for each in daemon.early_tasks)):
         controller.tasks.spawn_critical(task)
     try:
         with _without_gc():

@@ -172,8 +172,9 @@ def test_other_users_see_no_log_text_in_reasons(
     for place in [*places, "/v1/jobs"]:
         assert SECRET in anna.get(place).text
         assert SECRET not in bert.get(place).text
-    reason = bert.get(f"/v1/jobs/{failed}").json()["job"]["reason"]
-    assert reason == "exit code 1"
+    shown = bert.get(f"/v1/jobs/{failed}").json()
+    assert (shown["job"]["state"], shown["job"]["reason"]) == ("failed", "")
+    assert shown["attempts"][0]["workers"][0]["exit_code"] == 1
     with bert.stream("GET", "/v1/events", params={"after": 0}) as everything:
         heard = ""
         for line in everything.iter_lines():
@@ -181,6 +182,17 @@ def test_other_users_see_no_log_text_in_reasons(
             if f'"job_id":"{failed}"' in line and '"after":"failed"' in line:
                 break
     assert SECRET not in heard
+
+
+def test_other_users_see_no_path_in_reasons(
+    daemon: ApiDaemon, anna: httpx2.Client, bert: httpx2.Client
+) -> None:
+    path = f"/home/{SECRET}"
+    failed = submit(anna, command=[path], gpus="0")
+    daemon.reaches(failed, "failed")
+    for place in (f"/v1/jobs/{failed}", f"/v1/jobs/{failed}/story", "/v1/jobs"):
+        assert path in anna.get(place).text
+        assert path not in bert.get(place).text
 
 
 @pytest.mark.parametrize(

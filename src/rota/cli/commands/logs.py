@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -31,6 +32,8 @@ class LogFlags:
     grep: re.Pattern[str] | None
     has_times: bool
     as_json: bool
+    is_raw: bool = False
+    """Whether a terminal gets control characters as the job wrote them."""
 
 
 @command(
@@ -55,6 +58,7 @@ class LogFlags:
         parse=str,
     ),
     flag("--timestamps", "-t", name="timestamps", text="Print the time before each line."),
+    flag("--raw", name="raw", text="Let control characters of the output reach the terminal."),
     CommandOption("--worker", name="worker", metavar="N", text="Only this worker.", parse=whole),
     CommandOption(
         "--attempt",
@@ -74,12 +78,14 @@ def logs(
     since: str | None,
     grep: str | None,
     timestamps: bool,
+    raw: bool,
     worker: int | None,
     attempt: str,
     as_json: bool,
 ) -> None:
     """Show the output of a job. Lines of all workers are merged by time; if there are several, each
-    line begins with the number of its worker."""
+    line begins with the number of its worker. On a terminal, control characters are escaped, except
+    those of colours and progress bars."""
     from rota.client import Client
     from rota.wire.jobs import LogRange
 
@@ -92,7 +98,7 @@ def logs(
     if tail is not None and tail < 0:
         raise UserError(f"--tail {tail} is less than 0", "give a number of lines")
     wanted = LogRange(worker, number, tail, since_s, follow)
-    flags = LogFlags(wanted, attempt, _pattern(grep), timestamps, as_json)
+    flags = LogFlags(wanted, attempt, _pattern(grep), timestamps, as_json, raw)
     with Client() as rota:
         print_logs(rota, rota.show(job), flags=flags)
 
@@ -161,7 +167,8 @@ def print_logs(rota: Client, details: JobDetails, *, flags: LogFlags) -> None:
         return
     n_workers = max((len(each.workers) for each in details.attempts), default=1)
     has_workers = wanted.worker is None and n_workers > 1
-    style = LineFormat(flags.has_times, has_workers, flags.grep)
+    is_neutralised = sys.stdout.isatty() and not flags.is_raw
+    style = LineFormat(flags.has_times, has_workers, flags.grep, is_neutralised)
     exact = replace(flags, wanted=replace(wanted, exact=True))
     print_pieces(_pieces(rota, details, flags=exact), style)
 

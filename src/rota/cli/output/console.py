@@ -16,7 +16,13 @@ MAX_MESSAGE_CHARS = 1000
 
 
 def print_out(text: str) -> None:
-    """Write a result to stdout. The text is flushed, so that a reading program gets it at once."""
+    """Write a result to stdout. The text is flushed, so that a reading program gets it at once.
+
+    Control characters do not reach a terminal: the text may hold words of other users."""
+    if sys.stdout.isatty() and not text.isprintable():
+        from rota.cli.escapes import neutralise
+
+        text = neutralise(text)
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -68,7 +74,9 @@ def print_json_line(value: object) -> None:
 
 def ask(question: str) -> bool:
     """Ask a question on stderr. Only an answer that begins with y is a yes."""
-    sys.stderr.write(question)
+    from rota.errors import printable
+
+    sys.stderr.write(printable(question))
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower().startswith("y")
 

@@ -43,6 +43,7 @@ CAUSE_TEXTS = {
     "WorkerSlow": "a worker is slow",
     "NewcomersMissing": "new workers did not join",
     "JobRemarked": "note",
+    "JobAdopted": "adopted",
 }
 """Name of a core event -> text for an entry of the history that has no reason."""
 _PATH = re.compile(r"in PATH \([^)]*(?:\)|$)")

@@ -12,6 +12,7 @@ import tty
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 
+from rota.cli.escapes import neutralise
 from rota.cli.output.console import print_out
 from rota.cli.output.table import cell_width
 
@@ -36,7 +37,7 @@ def live(draw: Draw, *, changes: Iterable[object] = ()) -> None:
         while True:
             columns, rows = shutil.get_terminal_size()
             shown = [*draw()[: rows - 1], HELP_LINE]
-            lines = [_cut(line, columns) + CLEAR_LINE for line in shown]
+            lines = [neutralise(_cut(line, columns)) + CLEAR_LINE for line in shown]
             sys.stdout.write(HOME + "\n".join(lines) + CLEAR_BELOW)
             sys.stdout.flush()
             if _quits(keyboard, REFRESH_S):

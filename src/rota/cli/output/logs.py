@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rota.cli.escapes import EscapeFilter, neutralise
 from rota.cli.output.console import print_err
 from rota.cli.output.table import PLAIN, is_coloured
 
@@ -21,14 +22,16 @@ COLOURS = ("\x1b[36m", "\x1b[33m", "\x1b[35m", "\x1b[32m", "\x1b[34m", "\x1b[31m
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """How lines are printed. Without times, workers and pattern, output is copied byte for byte."""
+    """How lines are printed. Without times, workers and pattern, output is copied as it is, or
+    `is_neutralised` for a terminal."""
 
     has_times: bool = False
     has_workers: bool = False
     pattern: re.Pattern[str] | None = None
+    is_neutralised: bool = False
 
     @property
-    def is_raw(self) -> bool:
+    def is_copied(self) -> bool:
         return not (self.has_times or self.has_workers or self.pattern)
 
 
@@ -37,14 +40,20 @@ def print_pieces(pieces: Iterable[LogPiece], style: LineFormat) -> None:
     when the output of another attempt begins."""
     attempt = 0
     begun: dict[int, list[str]] = {}
+    copies: dict[int, EscapeFilter] = {}
     for piece in pieces:
         if piece.attempt != attempt:
             _print_rest(begun, style)
+            _finish(copies)
             if attempt:
                 print_err(f"attempt {piece.attempt} begins")
             attempt = piece.attempt
-        if style.is_raw:
-            write(piece.text.encode("latin-1"))
+        if style.is_copied:
+            chunk = piece.text.encode("latin-1")
+            if style.is_neutralised:
+                copy = copies.setdefault(piece.worker, EscapeFilter())
+                chunk = copy.feed(chunk).encode()
+            write(chunk)
             continue
         *whole, rest = piece.text.split("\n")
         for line in whole:
@@ -52,6 +61,13 @@ def print_pieces(pieces: Iterable[LogPiece], style: LineFormat) -> None:
         if rest:
             begun.setdefault(piece.worker, []).append(rest)
     _print_rest(begun, style)
+    _finish(copies)
+
+
+def _finish(copies: dict[int, EscapeFilter]) -> None:
+    for copy in copies.values():
+        write(copy.finish().encode())
+    copies.clear()
 
 
 def write(chunk: bytes) -> None:
@@ -75,7 +91,7 @@ def _print_line(line: str, piece: LogPiece | None, *, style: LineFormat, worker:
     parts = [
         time_text if style.has_times else "",
         _worker(number) if style.has_workers else "",
-        text,
+        neutralise(text) if style.is_neutralised else text,
     ]
     write(f"{' '.join(each for each in parts if each)}\n".encode())
 

@@ -8,6 +8,7 @@ lower case.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from rota.core.model.job import Job, JobId
 from rota.core.model.node import NodeId
@@ -197,6 +198,36 @@ Reason = (
     | Pinned
     | DoesNotGrow
 )
+
+
+def public_text(reason: Reason) -> str:
+    """The reason as other users see it: without text that a program, a node or a user wrote."""
+    match reason:
+        case BacksOff():
+            return "waits before a retry"
+        case RefusedByNodes():
+            return "waits for another node or a later retry"
+        case WaitsForUnhealthyNode(node):
+            return f"waits for node {node}, which is unhealthy"
+        case Impossible():
+            return "can never run on this cluster"
+        case DoesNotGrow(gpus):
+            return f"temporarily limited to {plural(gpus, 'GPU')}"
+        case (
+            OnHold()
+            | WaitsForItsTurn()
+            | WaitsForARound()
+            | Fragmented()
+            | Protected()
+            | Drained()
+            | Occupied()
+            | WaitsForJobs()
+            | WaitsForItsArray()
+            | Pinned()
+        ):
+            return str(reason)
+        case _:
+            assert_never(reason)
 
 
 def describe_request(job: Job) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rota.core.estimation.service_time import with_lost_work
 from rota.core.explain.preemptors import Preemptors, resize_text
@@ -67,6 +67,15 @@ RESUMABLE_PURPOSES = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.LOST)
 BUG = Bug.__name__
 """The cause, in the history of a job, of what follows from an error of rota itself."""
 HELD_AFTER_BUG = "held because of a bug in rota"
+ADOPTION = "adopted from the record of its start, which the store has lost"
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedJob:
+    """A job as the engine recorded its newest start, and as the store knows it, if it does."""
+
+    job: Job
+    stored: Job | None
 
 
 class JobTable:
@@ -120,6 +129,23 @@ class JobTable:
         except Exception as error:  # noqa: BLE001 - recorded in the effects
             effects.errors.append(error)
             self._hold_or_note(job, effects, bug=internal_error_message(error))
+
+    def note_adoption(self, adopted: AdoptedJob, effects: Effects) -> None:
+        """Write a restored job that the store had lost, or of which it had lost the newest
+        start."""
+        job, stored = adopted.job, adopted.stored
+        effects.jobs[job.id] = job
+        before = None if stored is None else stored.state
+        if stored is not None and stored.is_active:
+            before = JobState.QUEUED
+            end = Transition(
+                effects.now, job.id, stored.attempt, stored.state, before, cause="JobAdopted"
+            )
+            effects.transitions.append(replace(end, reason="the store has lost its end"))
+        row = Transition(
+            effects.now, job.id, job.attempt, before, job.state, cause="JobAdopted", reason=ADOPTION
+        )
+        effects.transitions.append(row)
 
     def apply_event(self, event: JobEvent, effects: Effects) -> None:
         """Apply an event to its job."""

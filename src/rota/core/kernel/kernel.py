@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from rota.core.estimation.category_profiles import CategoryProfiles
 from rota.core.estimation.speed_model import SpeedModel
-from rota.core.kernel.job_table import JobTable
+from rota.core.kernel.job_table import AdoptedJob, JobTable
 from rota.core.kernel.ledger import Ledger
 from rota.core.lifecycle.node_refusals import uses_refused_node, without_expired_refusal
 from rota.core.lifecycle.reducer import new_job, timed_out
@@ -188,7 +188,7 @@ class Kernel:
 
     def recover(
         self,
-        jobs: Iterable[Job],
+        jobs: Iterable[Job | AdoptedJob],
         nodes: Iterable[Node],
         *,
         outcomes: Mapping[JobId, JobState],
@@ -200,15 +200,22 @@ class Kernel:
         the daemon reports the nodes and workers that it finds.
 
         `speeds` holds the stored speed models of categories. A category that is not in it learns
-        from its jobs that have not ended.
+        from its jobs that have not ended. An `AdoptedJob` is written as it is now.
         """
         effects = Effects(now)
         job_table = self._job_table
+        jobs = list(jobs)
+        lost = {each.job.id: each for each in jobs if isinstance(each, AdoptedJob)}
+        known = [each.job if isinstance(each, AdoptedJob) else each for each in jobs]
         job_table.nodes.update((node.id, node) for node in nodes)
+        if lost:  # The store may have lost nodes, too.
+            effects.nodes.update(job_table.nodes)
         job_table.outcomes.update(outcomes)
         self._categories.restore(speeds)
-        for job in sorted(jobs, key=lambda job: (job.submitted_s, job.id)):
+        for job in sorted(known, key=lambda job: (job.submitted_s, job.id)):
             job_table.restore(job, effects)
+            if job.id in lost:
+                job_table.note_adoption(lost[job.id], effects)
             if job.spec.category not in speeds:
                 self._categories.learn_from(job)
         job_table.desired.rebuild(job_table.jobs, job_table.nodes)

@@ -20,6 +20,7 @@ from rota.core.model.job import (
     Mode,
     Queued,
     Running,
+    ServiceTime,
     Starting,
     Stopping,
 )
@@ -68,7 +69,7 @@ class TransitionContext:
 
 def enter(job: Job, state: JobState, *, context: TransitionContext) -> Job:
     """The job in its next state, with the service time of its last state added."""
-    job = replace(job, service=service_at(job, context.now))
+    job = replace(job, service=_service_until(job, state, now=context.now))
     if job.is_active and state in UNSUCCESSFUL_STATES:
         job = rolled_back(job)
     now = context.now
@@ -85,6 +86,17 @@ def enter(job: Job, state: JobState, *, context: TransitionContext) -> Job:
             return _stopping(job, context)
         case JobState.SUCCEEDED | JobState.FAILED | JobState.CANCELLED:
             return replace(job, phase=Ended(now, state, context.reason))
+
+
+def _service_until(job: Job, state: JobState, *, now: float) -> ServiceTime:
+    """A job that stops or leaves its GPUs is charged up to the last known end of a worker, even if
+    the end was noticed later. If other workers turn out to have run longer, the rest follows with
+    their ends."""
+    ended_s = job.workers_ended_s
+    if not job.is_active or state in (JobState.STARTING, JobState.RUNNING) or math.isinf(ended_s):
+        return service_at(job, now)
+    charged = service_at(job, min(now, max(ended_s, job.service.as_of_s)))
+    return charged if state is JobState.STOPPING else replace(charged, as_of_s=now)
 
 
 def _queued(job: Job, context: TransitionContext) -> Job:
@@ -135,6 +147,7 @@ def _starting(job: Job, context: TransitionContext) -> Job:
         hears=False,
         deaths=0,
         died_at_s=-math.inf,
+        workers_ended_s=-math.inf,
     )
 
 

@@ -46,7 +46,8 @@ def reduce_worker_exits(
     exits = {**phase.exits, **news}
     if isinstance(event, WorkersLost) and event.is_refused:
         job = with_refusal(job, event, now=now)
-    job = replace(job, phase=replace(phase, exits=exits))
+    ended_s = max(job.workers_ended_s, now - event.ago_s)
+    job = replace(job, phase=replace(phase, exits=exits), workers_ended_s=ended_s)
     is_all = len(exits) == len(numbers)
     if isinstance(job.phase, Stopping):
         if is_all:

@@ -7,7 +7,7 @@ order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rota.core.model.job import JobId, JobSpec
 from rota.core.model.node import Node, NodeId
@@ -85,7 +85,8 @@ class WorkersExited:
 
     `reason` is the engine's explanation (no such program, killed after its grace period). `finding`
     names a known failure that the log shows. `is_retriable` means that the failure has an external
-    cause and a retry may succeed.
+    cause and a retry may succeed. `ago_s` is how long before the event the workers ended: long, if
+    they ended while no daemon ran.
     """
 
     job_id: JobId
@@ -94,19 +95,21 @@ class WorkersExited:
     reason: str = ""
     finding: str = ""
     is_retriable: bool = False
+    ago_s: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkersLost:
     """Workers are gone without an exit code: their node died, or the engine does not know them.
     `reason` is the engine's explanation. `is_refused` means that the node cannot run the workers,
-    but another node may."""
+    but another node may. `ago_s` is as for `WorkersExited`."""
 
     job_id: JobId
     attempt: int
     workers: frozenset[int]
     reason: str = ""
     is_refused: bool = False
+    ago_s: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,6 +311,7 @@ class Job:
     resize_s: float | None = None  # pause of the newest resize in place
     deaths: int = 0  # worker deaths in a row without progress
     died_at_s: float = -math.inf  # time of the newest counted worker death
+    workers_ended_s: float = -math.inf  # the newest known end of a worker of this attempt
     pinned_workers: int | None = None  # the size set by the owner; overrides the policy
     cap: SizeCap | None = None
     refusal: NodeRefusal | None = None

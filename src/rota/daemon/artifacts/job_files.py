@@ -74,7 +74,7 @@ class _Archive:
         os.set_blocking(errors, False)
         try:
             self._process = subprocess.Popen(
-                ["tar", "-c", "-f", "-", "-C", folder, "--", name],
+                ["tar", "-c", "-f", "-", "-C", folder, "--", name],  # noqa: S607 - PATH is os.defpath
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

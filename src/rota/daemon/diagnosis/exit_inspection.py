@@ -119,5 +119,6 @@ class ExitInspector:
 
 def exits_of(event: WorkersExited, now: float) -> tuple[Exit, ...]:
     return tuple(
-        Exit(event.job_id, event.attempt, worker, code, now) for worker, code in event.codes.items()
+        Exit(event.job_id, event.attempt, worker, code, now - event.ago_s)
+        for worker, code in event.codes.items()
     )

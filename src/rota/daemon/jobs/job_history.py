@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 from rota.core.model.job import Ended, Job, JobId, Processes
 from rota.daemon.access.authorization import Caller, may_see, may_see_all, require_person
+from rota.daemon.access.public_view import public_story_entry
 from rota.daemon.jobs.eta import job_eta
 from rota.daemon.jobs.job_lookup import JobDirectory
-from rota.daemon.jobs.views import gpus_text, redact_reason, running_s, story_entry
+from rota.daemon.jobs.views import gpus_text, running_s, story_entry
 from rota.store.interface import Store
 from rota.store.records import JobFilter
 from rota.wire.history import HistoryJob, HistoryPage
@@ -33,17 +33,16 @@ class JobHistory:
         self, caller: Caller, job_id: JobId | None, *, after: int, limit: int
     ) -> list[StoryEntry]:
         """Entries with numbers above `after`; of all jobs without a `job_id`."""
-        found = self._store.story(job_id, after=after, limit=limit)
-        return [self._for_caller(caller, story_entry(each)) for each in found]
+        found = [story_entry(each) for each in self._store.story(job_id, after=after, limit=limit)]
+        if may_see_all(caller):
+            return found
+        ids = {each.job_id for each in found}
+        visible = {each for each in ids if self._may_see(caller, JobId(each))}
+        return [each if each.job_id in visible else public_story_entry(each) for each in found]
 
-    def _for_caller(self, caller: Caller, entry: StoryEntry) -> StoryEntry:
-        public = redact_reason(entry.reason)
-        if public == entry.reason or may_see_all(caller):
-            return entry
-        job = self._directory.get(JobId(entry.job_id))
-        if job is not None and may_see(caller, job):
-            return entry
-        return replace(entry, reason=public)
+    def _may_see(self, caller: Caller, job_id: JobId) -> bool:
+        job = self._directory.get(job_id)
+        return job is not None and may_see(caller, job)
 
     def jobs(
         self, caller: Caller, *, since_s: float, before: int | None, limit: int

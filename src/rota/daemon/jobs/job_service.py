@@ -24,13 +24,13 @@ from rota.daemon.access.authorization import (
     require_priority,
     require_write,
 )
+from rota.daemon.access.public_view import public_details, public_job_view, public_reason
 from rota.daemon.diagnosis.diagnosis import hint_for
 from rota.daemon.jobs.admission import edit_event, with_edits
 from rota.daemon.jobs.forecaster import Forecaster
 from rota.daemon.jobs.job_lookup import JobDirectory, require_whole
 from rota.daemon.jobs.job_selection import JobAction, rank_by_age, require_not_over, select_jobs
 from rota.daemon.jobs.profile_view import (
-    LiveWorkers,
     live_workers_of,
     profile_of,
     with_live_details,
@@ -39,7 +39,6 @@ from rota.daemon.jobs.views import (
     WaitReasons,
     attempt_view,
     job_view,
-    redact_reason,
     without_released_gpus,
 )
 from rota.daemon.runtime.controller import Controller
@@ -54,7 +53,6 @@ from rota.wire.jobs import FINAL_STATES, JobDetails, JobView
 from rota.wire.training import JobProfile
 
 FINAL = frozenset(JobState(each) for each in FINAL_STATES)
-HIDDEN = "(only its owner may see it)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,36 +145,32 @@ class JobService:
     def view(self, caller: Caller, job: Job) -> JobView:
         """The kernel's copy of the job, which may be ahead of the store by one write."""
         live = self._directory.live(job.id)
-        job = live or job
+        job, now = live or job, self._clock()
         view = job_view(
             job,
-            now=self._clock(),
+            now=now,
             reason=self._reasons.why(job),
             expected=self._forecaster.expected.get(job.id),
         )
         view = without_released_gpus(view, live)
-        return view if may_see(caller, job) else replace(view, reason=redact_reason(view.reason))
+        if may_see(caller, job):
+            return view
+        newest = self._controller.scheduling_loop.newest
+        return public_job_view(view, public_reason(job, newest, now=now))
 
     async def details(self, caller: Caller, word: str) -> JobDetails:
         await self._forecaster.refresh()
         job = await self._directory.find_async(caller, word)
         saved = await STORE.run(self._directory.program, job.id)
-        request = saved.request
         attempts = [
             attempt_view(each, worker_gpus=self._worker_gpus)
             for each in await STORE.run(self._directory.attempts, job.id)
         ]
         live = live_workers_of(self._reports, job.id)
         service = service_at(job, self._clock())
-        if not may_see(caller, job):
-            live = LiveWorkers()
-            attempts = [replace(each, reason=redact_reason(each.reason)) for each in attempts]
-            request = replace(
-                request, command=[HIDDEN], env={}, workdir="", mounts=[], snapshot="", ports=[]
-            )
         found = JobDetails(
             job=self.view(caller, job),
-            request=with_edits(request, job.spec),
+            request=with_edits(saved.request, job.spec),
             attempts=attempts,
             failures=job.failures,
             gpu_s=service.gpu_s,
@@ -188,7 +182,8 @@ class JobService:
             array_index=saved.array_index,
             hint=hint_for(attempts[-1].reason) if attempts else "",
         )
-        return with_live_details(found, job, live=live, is_crowded=self._forecaster.is_crowded)
+        found = with_live_details(found, job, live=live, is_crowded=self._forecaster.is_crowded)
+        return found if may_see(caller, job) else public_details(found, found.job)
 
     async def profile(self, caller: Caller, word: str) -> JobProfile:
         """The measurements of a job, for callers who may read its logs."""

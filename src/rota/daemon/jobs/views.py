@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -21,8 +20,6 @@ from rota.engines.interface import GpuReading, WorkerGpus, WorkerId
 from rota.store.records import Attempt, AuditEntry
 from rota.wire.daemon import GpuView, NodeView
 from rota.wire.jobs import AttemptView, JobView, StoryEntry, WorkerView
-
-_FAILURE = re.compile(r"(exit code \d+|cannot start): .*", re.DOTALL)
 
 
 def job_view(
@@ -151,11 +148,6 @@ def story_entry(entry: AuditEntry) -> StoryEntry:
         reason=step.reason,
         actor=entry.actor,
     )
-
-
-def redact_reason(reason: str) -> str:
-    """The reason of a failure, without the text of the job's log or command."""
-    return _FAILURE.sub(r"\1", reason)
 
 
 def node_views(

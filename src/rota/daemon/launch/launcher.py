@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -15,9 +16,11 @@ from rota.daemon.jobs.admission import Defaults
 from rota.daemon.launch.interface import LaunchContext, LaunchEnvironment
 from rota.daemon.launch.programs import SubmittedProgram, program, unpack
 from rota.daemon.runtime.job_reader import JobReader
+from rota.daemon.runtime.lost_jobs import record_of
 from rota.engines.interface import Program
 from rota.errors import UserError
 from rota.store.interface import Store
+from rota.store.records import Submission
 from rota.tasks import ErrorIsolation
 from rota.thread_pools import CLEAN_UP, JOB_FILES
 
@@ -56,6 +59,8 @@ class SiteConfig:
     snapshots: Snapshots
     launch_environment: LaunchEnvironment
     priority_limits: PriorityLimits = DEFAULT_PRIORITY_LIMITS
+    wall_clock: Callable[[], float] = time.time
+    """For times that a program compares with its own clock."""
 
 
 class Launcher:
@@ -71,7 +76,7 @@ class Launcher:
         if job is None:
             raise _unknown_request(job_id)
         # A thread of its own: a slow disk must not use up the shared threads.
-        saved, found = await JOB_FILES.run(self._prepare, job_id)
+        submission, saved, found = await JOB_FILES.run(self._prepare, job_id)
         env = self._site.credentials.env(job) | self._resume_env(job) | dict(found.env)
         if saved.request.epochs is not None:
             env["ROTA_EPOCHS"] = f"{saved.request.epochs:.15g}"
@@ -89,21 +94,23 @@ class Launcher:
             code=found.code,
             owner_name=name,
             owner_uid=uid,
+            record=record_of(job, submission),
         )
 
-    def _prepare(self, job_id: JobId) -> tuple[SubmittedProgram, LaunchContext]:
+    def _prepare(self, job_id: JobId) -> tuple[Submission, SubmittedProgram, LaunchContext]:
         submission = self._store.submission(job_id)
         if submission is None:
             raise _unknown_request(job_id)
         saved = unpack(submission.program)
-        return saved, self._site.launch_environment.prepare(submission, saved.request)
+        found = self._site.launch_environment.prepare(submission, saved.request)
+        return submission, saved, found
 
     def _resume_env(self, job: Job) -> dict[str, str]:
         """Variables with which a program continues where the last attempt stopped."""
         return {
             "EPOCHS_DONE": str(int(job.epochs_saved)),
             "ROTA_RESTARTS": str(job.attempt - 1),
-            "ROTA_BEGAN": f"{self._site.clock():.3f}",
+            "ROTA_BEGAN": f"{self._site.wall_clock():.3f}",
         }
 
     async def prune_snapshots(self, *, keep_workdir_s: float) -> None:

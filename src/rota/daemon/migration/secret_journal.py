@@ -15,7 +15,7 @@ from rota.wire.codec import dump, load
 
 log = structlog.get_logger()
 
-SECRET = "rota-moves"
+SECRET = "rota-moves"  # noqa: S105 - a name
 MOST_BYTES = 900_000
 """A Secret can hold one MiB."""
 

@@ -45,6 +45,7 @@ from rota.daemon.runtime.command_delivery import (
 )
 from rota.daemon.runtime.command_queue import PendingCommands, WakeupTimer
 from rota.daemon.runtime.health import DaemonHealth
+from rota.daemon.runtime.lost_jobs import NO_RECORDS, StartRecords
 from rota.daemon.runtime.scheduling_loop import SchedulingLoop
 from rota.daemon.runtime.usage import UsageAccounting
 from rota.engines.interface import Engine
@@ -67,6 +68,7 @@ class ControllerDependencies:
     engine: Engine
     clock: Callable[[], float]
     rules: Rules
+    start_records: StartRecords = NO_RECORDS
 
 
 class Controller:
@@ -80,6 +82,8 @@ class Controller:
         self._health = DaemonHealth(parts.store, recover=self._recover)
         self.broken = self._health.broken
         self._command_queue: asyncio.Queue[PendingCommands] = asyncio.Queue()
+        self.recovery_warnings: tuple[str, ...] = ()
+        """What the store had lost at the start."""
         self._epoch = 0
         """Grows with each new kernel. Commands of an older kernel are dropped."""
         self._scheduling_loop = SchedulingLoop(self, interval_s=parts.rules.round_interval_s)
@@ -118,16 +122,18 @@ class Controller:
     async def _recover(self) -> None:
         """Rebuild the kernel from the store and from the inventory of the engine."""
         parts = self._parts
-        written = await STORE.run(recovery.read_state, parts.store)
+        written = await STORE.run(recovery.read_state, parts.store, parts.start_records)
         seen = await DEVICES.run(parts.engine.inventory)
         self.unreadable_jobs = written.saved.unreadable
         for job_id, reason in self.unreadable_jobs.items():
             log.error("stored job unreadable, ignored", job=job_id, error=reason)
         self._health.mark_healthy()
         self.kernel = Kernel(parts.rules)
-        self.usage = UsageAccounting(written.usage, written.saved.jobs)
+        self.usage = UsageAccounting(written.usage, written.jobs)
         self._epoch += 1
-        self._record(written.restore(self.kernel, now=parts.clock()))
+        self.recovery_warnings += written.lost.warnings
+        restored = written.restore(self.kernel, seen=seen, now=parts.clock())
+        self._record(restored, Batch(submissions=written.lost.submissions))
         for node_id in {node.id for node in written.saved.nodes} - {node.id for node in seen}:
             self.apply_event(NodeLost(node_id))
         self._apply_seen_nodes(seen)

@@ -7,7 +7,7 @@ the engine's directory, so that a restarted daemon continues where the previous 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
@@ -26,6 +26,7 @@ from rota.core.model.node import Node, NodeId
 from rota.engines.interface import (
     EventSink,
     ExecSpec,
+    FoundStart,
     LogChunk,
     LogQuery,
     Program,
@@ -105,6 +106,29 @@ class LocalEngine:
         return tuple(
             WorkerId(JobId(key.job_id), key.attempt, key.worker) for key in self._workers.watched()
         )
+
+    def recorded_starts(self, *, after: JobId | None) -> list[FoundStart]:
+        """The newest start of each job whose end has not been reported, and of each job with a
+        larger id than `after`."""
+        live: dict[str, list[WorkerKey]] = {}
+        for key in self._dirs.live():
+            live.setdefault(key.job_id, []).append(key)
+        jobs = sorted({*live, *self._dirs.jobs_after(after)})
+        return [self._recorded_start(job_id, live.get(job_id, ())) for job_id in jobs]
+
+    def _recorded_start(self, job_id: str, live: Sequence[WorkerKey]) -> FoundStart:
+        attempt = self._dirs.newest_attempt(job_id)
+        return FoundStart(
+            JobId(job_id),
+            attempt,
+            self._dirs.job_record(job_id, attempt),
+            is_running=any(self._runs(key) for key in live if key.attempt == attempt),
+            is_stopped=self._dirs.is_stopped(WorkerKey(job_id, attempt, 0)),
+        )
+
+    def _runs(self, key: WorkerKey) -> bool:
+        identity = self._dirs.supervisor(key)
+        return identity is not None and identity.is_alive()
 
     def inventory(self) -> tuple[Node, ...]:
         """Return this node and update the names of its GPUs. A worker can use a GPU only after this
@@ -188,6 +212,8 @@ class LocalEngine:
         drawn = [spec for key in worker_keys if (spec := self._dirs.spec(key))]
         port = worker_spec.master_port_of(drawn[0]) if drawn else worker_spec.pick_free_port()
         params = AttemptParams(port, nonce=os.urandom(8).hex())
+        if program.record is not None:
+            self._dirs.write_job_record(command.job_id, command.attempt, record=program.record)
         for key, spec in render(command, program, host=self._host, params=params).items():
             await self._workers.start(key, spec)
 

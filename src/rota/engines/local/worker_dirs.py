@@ -9,12 +9,14 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from rota.delete_tree import delete_tree
+from rota.engines.interface import JobRecord
 from rota.engines.local.supervisor import proc, state_files
 from rota.engines.local.supervisor.records import ExitRecord, WorkerKey, WorkerSpec
 from rota.errors import UserError
@@ -83,6 +85,36 @@ class WorkerDirs:
             return []
         return _sorted_keys(f"{job_id}/{attempt}/{name}" for name in names)
 
+    def job_record(self, job_id: str, attempt: int) -> JobRecord | None:
+        """None if there is none, or if another user than root and the daemon's own may have written
+        it: the daemon starts what it names."""
+        path = self.attempt(job_id, attempt) / state_files.JOB_RECORD
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            return None
+        is_trusted = stat.S_ISREG(found.st_mode) and not found.st_mode & 0o022
+        if not is_trusted or found.st_uid not in (0, os.geteuid()):
+            return None
+        match state_files.read_json(str(path)):
+            case {"job": str(job), "submission": str(submission)}:
+                return JobRecord(job, submission)
+            case _:
+                return None
+
+    def newest_attempt(self, job_id: str) -> int:
+        """0 if the job has none."""
+        try:
+            names = os.listdir(self.jobs / job_id)
+        except FileNotFoundError:
+            return 0
+        return max((int(each) for each in names if each.isascii() and each.isdigit()), default=0)
+
+    def jobs_after(self, job_id: str | None) -> list[str]:
+        """The jobs with a larger id; None: all jobs."""
+        names = sorted(each for each in os.listdir(self.jobs) if JOB_ID.fullmatch(each))
+        return [each for each in names if job_id is None or each > job_id]
+
     def live(self) -> list[WorkerKey]:
         """All workers whose end has not been reported."""
         return _sorted_keys(name.replace("~", "/") for name in os.listdir(self._live))
@@ -100,6 +132,12 @@ class WorkerDirs:
         )
         if not os.path.exists(f"{folder}/{state_files.PROGRAM}"):
             state_files.write_json(f"{folder}/{state_files.PROGRAM}", spec._asdict())
+
+    def write_job_record(self, job_id: str, attempt: int, *, record: JobRecord) -> None:
+        folder = self.attempt(job_id, attempt)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        value = {"job": record.job, "submission": record.submission}
+        state_files.write_json(f"{folder}/{state_files.JOB_RECORD}", value)
 
     def request_stop(self, job_id: str, attempt: int, *, grace_s: float) -> None:
         folder = self.attempt(job_id, attempt)

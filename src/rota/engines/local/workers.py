@@ -270,7 +270,12 @@ class Workers:
         """A supervisor writes its file before it starts the worker. Without the file, nothing ran:
         the machine is at fault, not the program."""
         what = reason if self._dirs.supervisor(key) else f"could not be started: {reason}"
-        return ExitRecord(-1, what, is_lost=True, ended_s=time.time())
+        lost = ExitRecord(-1, what, is_lost=True, ended_s=time.time(), boot_id=proc.boot_id())
+        identity = self._dirs.supervisor(key)
+        if identity is None or identity.boot_id == proc.boot_id():
+            return lost._replace(ended_boot_s=_boot_time_s())
+        # The worker ended with its machine, at the latest when the machine started again.
+        return lost
 
     def _settle(self, key: WorkerKey, exit_record: ExitRecord) -> ExitRecord:
         """Write the exit record. If the disk is full, only report it: a worker without processes
@@ -297,7 +302,10 @@ class Workers:
         with lock:
             if self._dirs.supervisor(key):
                 return False
-            self._dirs.write_exit_record(key, exit_record._replace(ended_s=time.time()))
+            ended = exit_record._replace(
+                ended_s=time.time(), boot_id=proc.boot_id(), ended_boot_s=_boot_time_s()
+            )
+            self._dirs.write_exit_record(key, ended)
         self._report_end(key, exit_record)
         return True
 
@@ -316,15 +324,32 @@ class Workers:
 
     def _report_end(self, key: WorkerKey, exit_record: ExitRecord) -> None:
         job_id, attempt, worker = JobId(key.job_id), key.attempt, key.worker
+        reason, ago_s = exit_record.reason, _ended_ago_s(exit_record)
         if exit_record.is_lost:
-            self._emit(WorkersLost(job_id, attempt, frozenset({worker}), exit_record.reason))
+            self._emit(WorkersLost(job_id, attempt, frozenset({worker}), reason, ago_s=ago_s))
         else:
             codes, is_retriable = {worker: exit_record.code}, exit_record.is_retriable
             exited = WorkersExited(
-                job_id, attempt, codes, exit_record.reason, is_retriable=is_retriable
+                job_id, attempt, codes, reason, is_retriable=is_retriable, ago_s=ago_s
             )
             self._emit(exited)
         self._dirs.close(key)
+
+
+def _ended_ago_s(exit_record: ExitRecord) -> float:
+    """How long ago the worker ended. Only the wall clock connects two boots; records of older
+    supervisors have no other time."""
+    boot_s = _boot_time_s()
+    if exit_record.boot_id == proc.boot_id():
+        return max(0.0, boot_s - exit_record.ended_boot_s)
+    if not exit_record.ended_s:
+        return 0.0
+    least_s = boot_s if exit_record.boot_id else 0.0
+    return max(least_s, time.time() - exit_record.ended_s)
+
+
+def _boot_time_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 async def _retry(key: WorkerKey, operation: Callable[[], Awaitable[None]]) -> None:

@@ -63,7 +63,7 @@ LIMITS: dict[str, tuple[float, float]] = {
 def synthetic(text: str, seed: int | None = None) -> Workload:
     """Generate the workload of `jobs=500,seed=1,...`. `seed` applies if the text has no seed."""
     parameters = parse(text, seed)
-    random = Random(parameters.seed)
+    random = Random(parameters.seed)  # noqa: S311 - must repeat
     specs = [_job(random, parameters, number=number) for number in range(1, parameters.jobs + 1)]
     work_gpu_s = sum(_duration_s(spec) * spec.requested_workers for spec, _ in specs)
     span_s = work_gpu_s / (parameters.load * parameters.gpus)

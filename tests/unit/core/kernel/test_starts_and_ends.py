@@ -13,7 +13,7 @@ from rota.core.model.events import (
     WorkersStarted,
 )
 from rota.core.model.job import JobId, Queued
-from rota.daemon.jobs.views import job_view, redact_reason
+from rota.daemon.jobs.views import job_view
 from tests.support.builders import Lab, cluster, job, slots
 
 A = JobId("a")
@@ -51,7 +51,6 @@ def test_a_hindrance_is_recorded_once_and_shown_until_the_start() -> None:
     assert lab.story("a") == [JobState.QUEUED, JobState.STARTING, JobState.STARTING]
     reason = "cannot start: no such image"
     assert job_view(lab.job("a"), now=lab.now).reason == lab.reason("a") == reason
-    assert redact_reason(reason) == "cannot start", "it may name what is its owner's alone"
     assert lab.recover() == [StartWorkers(A, 1, 0, slots("1:0", "1:1"))]
     lab.started("a", workers=[0, 1])
     assert job_view(lab.job("a"), now=lab.now).reason == ""

@@ -12,6 +12,8 @@ from typing import Any, cast
 
 import pytest
 
+from rota.core.lifecycle.reducer import new_job
+from rota.core.model.events import JobSubmitted
 from rota.core.model.job import JobId
 from rota.daemon.artifacts.user_store import CorruptSnapshotError
 from rota.daemon.jobs.admission import Defaults
@@ -47,12 +49,14 @@ def launch(
     unpack: Callable[..., Path] = lambda *_, **__: Path(TREE),
 ) -> Program:
     submission = Submission(JOB, USER, os.getuid(), pack(SubmittedProgram(request)))
-    known = SimpleNamespace(spec=job(), attempt=attempt, epochs_saved=saved)
+    queued = new_job(JobSubmitted(JOB, job()), 0.0, known=None)
+    known = replace(queued, attempt=attempt, epochs_saved=saved)
     controller: Any = SimpleNamespace(job=lambda _: known)
     store: Any = SimpleNamespace(submission=lambda _: submission)
     snapshots: Any = SimpleNamespace(unpack=unpack)
     site = SiteConfig(
-        clock=lambda: 1_700_000_000.25,
+        clock=lambda: 0.0,
+        wall_clock=lambda: 1_700_000_000.25,
         defaults=lambda _: defaults,
         credentials=WorkerCredentials("", tokens=cast("Any", None)),
         snapshots=snapshots,

@@ -36,7 +36,7 @@ SHARE_VARIABLE = "ROTA_GPU_MEMORY_BYTES"
 """The bytes of a share, in the environment."""
 PLACE_VARIABLE = "ROTA_PLACE"
 """In the environment of a placeholder pod: its node and the index of its GPU there."""
-TOKEN_SECRET_PREFIX = "rota-token-"
+TOKEN_SECRET_PREFIX = "rota-token-"  # noqa: S105 - a name
 """Names of the Secrets with tokens. Admission policies reserve this prefix for the daemon."""
 SCHEDULER = "rota"
 """The scheduler name of external pods."""

@@ -14,7 +14,7 @@ from rota.errors import MAX_SHOWN_PATH_CHARS, UserError, shown
 from rota.kube.quantities import format_integer
 from rota.kube.resources import Object
 
-SHARED_MEMORY = "/dev/shm"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - in the pod
 SHARED_MEMORY_MAX = 8 * 1024**3
 
 

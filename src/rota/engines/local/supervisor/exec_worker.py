@@ -154,7 +154,7 @@ def _run(spec: WorkerSpec) -> NoReturn:
             refusal = refusal or error
             continue
         try:
-            os.execve(path, spec.argv, spec.env)
+            os.execve(path, spec.argv, spec.env)  # noqa: S606 - the program of the user
         except OSError as error:
             refusal = refusal or error
     raise _refused(name, refusal, path=spec.env.get("PATH", os.defpath))

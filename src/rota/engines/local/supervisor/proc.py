@@ -50,6 +50,13 @@ class ProcessIdentity(NamedTuple):
             return None
         return _open_if(self.pid, self.start_ticks)
 
+    def is_alive(self) -> bool:
+        pidfd = self.open()
+        if pidfd is None:
+            return False
+        os.close(pidfd)
+        return True
+
 
 class _Stat(NamedTuple):
     state: str

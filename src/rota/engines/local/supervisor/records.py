@@ -98,6 +98,9 @@ class ExitRecord(NamedTuple):
     max_rss_bytes: int = 0
     is_retriable: bool = False
     """The worker never ran, for a reason outside the job."""
+    boot_id: str = ""
+    ended_boot_s: float = 0.0
+    """The end as time since this boot, which no change of the wall clock reaches."""
 
     @classmethod
     def of_json(cls, value: dict[str, Any] | None) -> ExitRecord:

@@ -27,6 +27,8 @@ EXEC_SOCKET = "door"
 """The Unix socket for exec sessions (`exec_sessions.py`)."""
 STOP = "stop.json"
 """In the attempt's directory: stop the attempt, or never start it. Holds the grace period."""
+JOB_RECORD = "job.json"
+"""In the attempt's directory: the job at the start, for a daemon whose store has lost it."""
 KILL = "kill"
 """In the worker's directory: kill this worker at once; the others of the attempt continue."""
 RESERVED_BYTES = 4096

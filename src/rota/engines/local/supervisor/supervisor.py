@@ -354,6 +354,9 @@ class Supervisor:
         self._exec_server.close()
         self._log_pipe.close()
         self._second_record.close()
+        exit_record = exit_record._replace(
+            boot_id=self._identity.boot_id, ended_boot_s=time.clock_gettime(time.CLOCK_BOOTTIME)
+        )
         self._exit_file.publish(exit_record._asdict(), is_durable=not self._is_watched())
         self._exit_file.close()
         return exit_record

@@ -1,0 +1,109 @@
+"""Finds jobs that run although the store has lost them, or has lost their newest start.
+
+The rows of a start are durable before its workers start, so a start that the store does not know
+means that the store has lost its newest writes: for example, the write-ahead log was truncated.
+The engine keeps a record of each start. The daemon adopts the job from it instead of stopping
+workers that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import structlog
+
+from rota.core.kernel.job_table import AdoptedJob
+from rota.core.lifecycle.states import Purpose
+from rota.core.model.job import ActivePhase, Job, JobId, Stopping
+from rota.engines.interface import FoundStart, JobRecord
+from rota.store.codec import CodecError, decode, encode
+from rota.store.interface import Store
+from rota.store.records import SavedState, Submission
+
+log = structlog.get_logger()
+
+STOP_LOST = "held because the store has lost why the job was stopped"
+
+
+class StartRecords(Protocol):
+    def recorded_starts(self, *, after: JobId | None) -> Sequence[FoundStart]:
+        """The newest start of each job whose end has not been reported, and of each job with a
+        larger id than `after`. Blocks."""
+        ...
+
+
+class NoStartRecords:
+    """For engines that keep no records: the cluster itself is the store."""
+
+    def recorded_starts(self, *, after: JobId | None) -> Sequence[FoundStart]:  # noqa: ARG002 - protocol
+        return ()
+
+
+NO_RECORDS = NoStartRecords()
+
+
+@dataclass(frozen=True, slots=True)
+class LostJobs:
+    jobs: tuple[AdoptedJob, ...] = ()
+    submissions: tuple[Submission, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def record_of(job: Job, submission: Submission) -> JobRecord:
+    """What a later daemon needs to know the job again."""
+    return JobRecord(encode(job), encode(submission))
+
+
+def find_lost(saved: SavedState, store: Store, *, records: StartRecords) -> LostJobs:
+    """Compare the starts that the engine recorded with the store. Blocks."""
+    newest = store.jobs(limit=1).jobs
+    stored = {job.id: job for job in saved.jobs}
+    adopted: list[AdoptedJob] = []
+    submissions: list[Submission] = []
+    warnings: list[str] = []
+    for found in records.recorded_starts(after=newest[0].id if newest else None):
+        known = stored.get(found.job_id)
+        if known is not None and known.attempt >= found.attempt:
+            continue
+        if known is None and store.job(found.job_id) is not None:
+            if found.is_running:
+                warnings.append(f"job {found.job_id} is over, but still runs: it is stopped")
+            continue
+        recorded = _decoded(found)
+        if recorded is None:
+            if found.is_running:
+                warnings.append(
+                    f"the store does not know job {found.job_id}, and there is no usable record of"
+                    " it: its workers are stopped"
+                )
+            continue
+        job, submission = recorded
+        what = "the job" if known is None else f"attempt {job.attempt} of the job"
+        warnings.append(f"the store has lost {what} {job.id} of {job.spec.user}: adopted")
+        adopted.append(AdoptedJob(job, known))
+        submissions.append(submission)
+    for each in warnings:
+        log.warning("store differs from running workers", problem=each)
+    return LostJobs(tuple(adopted), tuple(submissions), tuple(warnings))
+
+
+def _decoded(found: FoundStart) -> tuple[Job, Submission] | None:
+    if found.record is None:
+        return None
+    try:
+        job = decode(Job, found.record.job)
+        submission = decode(Submission, found.record.submission)
+    except CodecError as error:
+        log.warning("record of a start not readable", job=found.job_id, error=str(error))
+        return None
+    is_same = job.id == submission.job_id == found.job_id and job.attempt == found.attempt
+    if not is_same or not isinstance(job.phase, ActivePhase):
+        return None
+    if found.is_stopped:
+        # A cancel, a hold or a preemption: the store has lost which.
+        since_s, slots = job.phase.since_s, job.members
+        phase = Stopping(since_s, slots, job.numbers, Purpose.HOLD, STOP_LOST)
+        job = replace(job, phase=phase)
+    return job, submission
