@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rota.core.model.allocation import Allocation, Slot
@@ -14,9 +14,9 @@ from rota.core.model.units import GIB
 from rota.core.placement.capacity import ClusterCapacity
 from rota.core.placement.placer import Placement, place
 from rota.core.placement.wish import Demand, Wish, demand_of
-from rota.core.scheduling.divide import divide
+from rota.core.scheduling.divide import Shares, divide
+from rota.core.scheduling.policy_api import Targets
 from rota.core.scheduling.preemption import by_difficulty, changes
-from rota.core.scheduling.sizing import Sizes
 from rota.core.scheduling.view import Rules, View
 
 CARD_BYTES = 16 * GIB
@@ -115,12 +115,12 @@ def request(of: Job, workers: int | None = None, gpu_type: str = "A") -> Request
     return Request(of, size, gpu_type if of.spec.uses_gpus else "")
 
 
-def sizes_of(requests: Sequence[Request]) -> Sizes:
+def granted(before: View, requests: Sequence[Request]) -> tuple[Shares, Targets]:
     """The requests as if the policy had granted them in this order."""
-    return Sizes(
-        {each.job.id: each.workers for each in requests},
-        {each.job.id: each.gpu_type for each in requests},
-    )
+    shares = divide(before)
+    gpu_types = {each.job.id: each.gpu_type for each in requests}
+    shares = replace(shares, gpu_types={**shares.gpu_types, **gpu_types})
+    return shares, {each.job.id: each.workers for each in requests}
 
 
 def wishes_of(
@@ -131,8 +131,7 @@ def wishes_of(
     in_order: bool = False,
 ) -> list[Wish]:
     """The wishes of all jobs that change, without a guard. `movable` jobs leave their slots."""
-    shares = divide(before)
-    wishes = {wish.job.id: wish for wish in changes(shares, sizes_of(requests))}
+    wishes = {wish.job.id: wish for wish in changes(*granted(before, requests))}
     for each in requests:
         job_id = each.job.id
         if job_id in movable and job_id in before.planned:

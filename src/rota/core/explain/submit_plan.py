@@ -61,9 +61,7 @@ class _DecidedRound:
         self._plan = plan
         self._explainer = WaitExplainer(view, plan)
         self._changes = [each for each in diff(view.planned, plan.allocations) if _loses(each)]
-        self._gpu_types = {
-            job.id: pool.gpu_type for pool in divide(view).pools for job in pool.jobs
-        }
+        self._gpu_types = divide(view).gpu_types
         self._waiting = sorted(
             (job for job_id, job in view.jobs.items() if job_id not in plan.allocations),
             key=rank_of,

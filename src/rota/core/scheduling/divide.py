@@ -17,7 +17,7 @@ from rota.core.lifecycle.size_caps import cap_of
 from rota.core.model.job import Job, JobId
 from rota.core.model.rank import Tier, tier_of
 from rota.core.placement.slots import n_fitting
-from rota.core.placement.wish import demand_of
+from rota.core.placement.wish import Demand, demand_of
 from rota.core.scheduling.view import View
 
 
@@ -35,6 +35,8 @@ class Shares:
 
     view: View
     pools: tuple[Pool, ...]
+    gpu_types: Mapping[JobId, str]
+    """The type that each job in a pool uses if it runs."""
     gpus: Mapping[str, int]
     card_bytes: Mapping[str, int]
     """The mean memory of a type's GPUs, so that its budget covers all their memory."""
@@ -55,6 +57,7 @@ def divide(view: View) -> Shares:
     pools = defaultdict[tuple[bool, Tier, str], list[Job]](list)
     impossible: dict[JobId, Reason] = {}
     limits: dict[JobId, int] = {}
+    gpu_types: dict[JobId, str] = {}
     chooser = _GpuTypeChooser(view, gpus, own_units)
     for job in sorted(jobs, key=tier_of) if len(gpus) > 1 else jobs:
         chosen = chooser.choose(job)
@@ -74,11 +77,13 @@ def divide(view: View) -> Shares:
             room = min(room, job.spec.start_units)
         if room < job.spec.max_workers:
             limits[job.id] = room
+        gpu_types[job.id] = gpu_type
         pools[not comes_first, tier, gpu_type].append(job)
     ordered = tuple(Pool(key[2], tuple(pools[key])) for key in sorted(pools))
     empty = view.empty
     mean_bytes = {gpu_type: empty.memory_bytes[gpu_type] // n for gpu_type, n in empty.gpus.items()}
-    return Shares(view, ordered, gpus, {**empty.card_bytes, **mean_bytes}, limits, impossible)
+    card_bytes = {**empty.card_bytes, **mean_bytes}
+    return Shares(view, ordered, gpu_types, gpus, card_bytes, limits, impossible)
 
 
 class _GpuTypeChooser:
@@ -91,6 +96,7 @@ class _GpuTypeChooser:
         self._gpus = gpus
         self._cordoned_units = cordoned
         self._kinds: dict[tuple[object, ...], tuple[dict[str, int], Tier]] = {}
+        self._fits: dict[Demand, int] = {}
         self._claimed: dict[str, float] = defaultdict(float)
         """GPUs of each type: of jobs that hold some, then of jobs that chose earlier."""
         for job in view.jobs.values() if len(gpus) > 1 else ():
@@ -128,10 +134,15 @@ class _GpuTypeChooser:
         spec, view = job.spec, self._view
         types = spec.gpu_types or sorted(self._gpus)
         types = [each for each in types if each in self._gpus] if spec.uses_gpus else [""]
-        rooms = {each: n_fitting(view.empty, demand_of(job, each)) for each in types}
+        rooms = {each: self._n_fitting(demand_of(job, each)) for each in types}
         if (had := view.gpu_types.get(job.id)) in rooms:
             rooms[had] += self._cordoned_units.get(job.id, 0)
         return {each: room for each, room in rooms.items() if room >= spec.min_workers}
+
+    def _n_fitting(self, demand: Demand) -> int:
+        if demand not in self._fits:
+            self._fits[demand] = n_fitting(self._view.empty, demand)
+        return self._fits[demand]
 
     def _claimed_with(self, job: Job, gpu_type: str) -> float:
         """The GPUs that are claimed if the job gets this type."""

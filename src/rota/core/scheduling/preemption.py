@@ -1,12 +1,12 @@
-"""The third step of a round: a verdict for each job whose size would change.
+"""The third step of a round: judges the change of each job whose size would change.
 
 A start is always worth it. A job below its minimum run time is left alone, unless a job that
 outranks it wants GPUs of its type or its node drains. A job grows only if it then finishes sooner,
 including the cost of the resize. A job that should stop or shrink yields: it does so only if
 another job then uses its GPUs, and the jobs that lose least yield first.
 
-The verdicts depend on sizes only, not on nodes, so they come before the placement and one placement
-carries them out.
+This depends on sizes only, not on nodes, so it comes before the placement and one placement carries
+it out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from operator import itemgetter
 
 from rota.core.estimation.disruption_cost import loss_gpu_s, resize_cost_s
@@ -27,59 +26,49 @@ from rota.core.model.job import Job, Running, Starting
 from rota.core.model.rank import Rank, rank_of
 from rota.core.placement.wish import Wish, demand_of, unit_slots
 from rota.core.scheduling.divide import Shares
-from rota.core.scheduling.sizing import Sizes
+from rota.core.scheduling.policy_api import Targets
 from rota.core.scheduling.view import View
-
-
-class Verdict(StrEnum):
-    """Whether a job changes, with the reason."""
-
-    CHANGE = "the change is worth its cost"
-    YIELD = "the job changes if another job needs its slots"
-    KEEP_PROTECTED = "the job has not reached its minimum run time"
-    KEEP_UNPROFITABLE = "the job would not finish sooner"
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The verdict on each wish, in the order in which the policy granted the sizes."""
+    """The changes that are worth their cost, and what the protected jobs keep from others."""
 
-    verdicts: tuple[tuple[Wish, Verdict], ...]
+    wishes: list[Wish]
+    """In the order of placement: higher tiers first, then the hardest to place. If protected jobs
+    block GPUs, not all wishes fit, and the order of the policy decides. Jobs that yield follow; the
+    jobs that lose most are spared first."""
     blocking: dict[str, Protected]
     """By GPU type: the protected job that must be the first to give up GPUs."""
     wake_at_s: float
     """When the first protected job reaches its minimum run time."""
 
 
-def judge(shares: Shares, sizes: Sizes) -> Judged:
-    """Give each job that would change a verdict."""
+def judge(shares: Shares, targets: Targets) -> Judged:
+    """Decide for each job that would change whether it changes, yields or keeps its size."""
     view = shares.view
-    wishes = list(changes(shares, sizes))
-    highest = _highest_gaining(wishes)
-    verdicts = tuple(
-        (wish, _verdict(wish, view, rival=highest.get(wish.demand.gpu_type))) for wish in wishes
-    )
-    kept = [wish for wish, verdict in verdicts if verdict is Verdict.KEEP_PROTECTED]
-    protected = [(protected_until_s(wish.job, view), wish) for wish in kept]
+    wishes = list(changes(shares, targets))
+    rivals = _highest_gaining(wishes)
+    changing, yielding, protected = list[Wish](), list[Wish](), list[tuple[float, Wish]]()
+    for wish in wishes:
+        if not _is_disturbed(wish, view):
+            changing.append(wish)
+        elif _is_protected(wish, view, rival=rivals.get(wish.demand.gpu_type)):
+            protected.append((protected_until_s(wish.job, view), wish))
+        elif wish.units < len(wish.held):
+            yielding.append(replace(wish, yields=True))
+        elif _pays(wish, view):
+            changing.append(wish)
     protected.sort(key=itemgetter(0), reverse=True)
     blocking = {
         wish.demand.gpu_type: Protected(wish.job.id, until_s)
         for until_s, wish in protected
         if wish.freed_gpus
     }
-    return Judged(verdicts, blocking, protected[-1][0] if protected else math.inf)
-
-
-def wishes_to_place(judged: Judged, view: View) -> list[Wish]:
-    """The wishes of jobs that change, in the order of placement: higher tiers first, then the
-    hardest to place. If protected jobs block GPUs, not all wishes fit, and the order of the policy
-    decides. Jobs that yield follow; the jobs that lose most are spared first."""
-    changing = [wish for wish, verdict in judged.verdicts if verdict is Verdict.CHANGE]
-    yielding = [wish for wish, verdict in judged.verdicts if verdict is Verdict.YIELD]
-    if not judged.blocking:
+    if not blocking:
         changing = by_difficulty(changing, view)
     yielding.sort(key=lambda wish: _worth_sparing(wish, view), reverse=True)
-    return changing + [replace(wish, yields=True) for wish in yielding]
+    return Judged(changing + yielding, blocking, protected[-1][0] if protected else math.inf)
 
 
 def by_difficulty(wishes: Iterable[Wish], view: View) -> list[Wish]:
@@ -95,16 +84,16 @@ def by_difficulty(wishes: Iterable[Wish], view: View) -> list[Wish]:
     return sorted(wishes, key=key)
 
 
-def changes(shares: Shares, sizes: Sizes) -> Iterator[Wish]:
+def changes(shares: Shares, targets: Targets) -> Iterator[Wish]:
     """A wish for each job whose size changes or that must leave its slots."""
     view = shares.view
     nodes = view.nodes.items()
     closed = {key: node for key, node in nodes if node.is_closed or node.missing_gpus}
-    stops = {key: 0 for key in view.planned if key in view.jobs and not sizes.targets.get(key)}
-    for job_id, units in {**sizes.targets, **stops}.items():
+    stops = {key: 0 for key in view.planned if key in view.jobs and not targets.get(key)}
+    for job_id, units in {**targets, **stops}.items():
         job, held = view.jobs[job_id], view.planned.get(job_id, ())
         had_type = view.gpu_types.get(job_id, "")
-        gpu_type = sizes.gpu_types.get(job_id, had_type)
+        gpu_type = shares.gpu_types[job_id] if units else had_type
         leaves = bool(units and held) and had_type != gpu_type
         if closed and units and held and not leaves:
             there = [slot for slot in held if slot.node in closed]
@@ -134,21 +123,19 @@ def _highest_gaining(wishes: Iterable[Wish]) -> dict[str, Rank]:
     return highest
 
 
-def _verdict(wish: Wish, view: View, *, rival: Rank | None) -> Verdict:
-    job, before, after = wish.job, len(wish.held), wish.units
-    if not _is_disturbed(wish, view):
-        return Verdict.CHANGE
-    is_outranked = rival is not None and rival.outranks(wish.rank) and after <= before
-    if protected_until_s(job, view) > view.now and not is_outranked:
-        return Verdict.KEEP_PROTECTED
-    if after < before:
-        return Verdict.YIELD
-    as_it_is_s = remaining_s(job, view.now, workers=before)
-    grown_s = remaining_s(job, view.now, workers=after)
-    grown_s += resize_cost_s(job, view.rules.restart_cost_s)
-    if math.isfinite(as_it_is_s) and as_it_is_s <= grown_s:
-        return Verdict.KEEP_UNPROFITABLE
-    return Verdict.CHANGE
+def _is_protected(wish: Wish, view: View, *, rival: Rank | None) -> bool:
+    """Whether the job has not reached its minimum run time, and no rival outranks it."""
+    is_outranked = rival is not None and rival.outranks(wish.rank)
+    grows = wish.units > len(wish.held)
+    return protected_until_s(wish.job, view) > view.now and (grows or not is_outranked)
+
+
+def _pays(wish: Wish, view: View) -> bool:
+    """Whether the job finishes sooner at its new size, as far as that is known."""
+    as_it_is_s = remaining_s(wish.job, view.now, workers=len(wish.held))
+    changed_s = remaining_s(wish.job, view.now, workers=wish.units)
+    changed_s += resize_cost_s(wish.job, view.rules.restart_cost_s)
+    return math.isinf(as_it_is_s) or changed_s < as_it_is_s
 
 
 def _is_disturbed(wish: Wish, view: View) -> bool:

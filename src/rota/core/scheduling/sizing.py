@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rota.core.estimation.service_time import as_if_holding
 from rota.core.model.allocation import Allocation
@@ -29,27 +29,18 @@ from rota.core.scheduling.view import View
 REQUEUE_STEP_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The number of workers of every job that should run, in the order in which the policy granted
-    them, and the GPU type of these jobs."""
-
-    targets: Targets
-    gpu_types: Mapping[JobId, str]
-
-
 def size(
     shares: Shares,
     policy: Policy,
     *,
     fits: Mapping[JobId, int] | None = None,
     unpinned: Collection[JobId] = (),
-) -> Sizes:
-    """Ask the policy once about each pool. `fits` caps jobs at what fits; the pinned size of jobs
+) -> Targets:
+    """Ask the policy once about each pool. The result is in the order in which the policy granted
+    the sizes. `fits` caps jobs at what fits; the pinned size of jobs
     in `unpinned` is only their maximum."""
     limits = {**shares.limits, **fits} if fits else shares.limits
     targets: Targets = {}
-    gpu_types: dict[JobId, str] = {}
     budgets = {
         gpu_type: Budget(float(n_gpus), shares.card_bytes[gpu_type], limits)
         for gpu_type, n_gpus in shares.gpus.items()
@@ -61,34 +52,32 @@ def size(
             jobs = tuple(_pinned(job, shares, limits=limits, unpinned=unpinned) for job in jobs)
         if pool.gpu_type:
             budget = budgets[pool.gpu_type]
-            sizes = ask(policy, jobs, budget=budget, now=shares.view.now)
+            targets |= ask(policy, jobs, budget=budget, now=shares.view.now)
         else:
-            sizes = _without_gpus(jobs, limits)
-        targets.update(sizes)
-        gpu_types.update(dict.fromkeys(sizes, pool.gpu_type))
-    return Sizes(targets, gpu_types)
+            targets |= _without_gpus(jobs, limits)
+    return targets
 
 
-def size_again(shares: Shares, policy: Policy, *, first: Sizes, fits: Mapping[JobId, int]) -> Sizes:
+def size_again(
+    shares: Shares, policy: Policy, *, first: Targets, fits: Mapping[JobId, int]
+) -> Targets:
     """The second and last sizing of a round. A job whose pinned size fits in the first one but not
     in this one keeps its slots, because the policy is not asked whether it should shrink."""
     unpinned = unmet_pins(shares, first)
-    sizes = size(shares, policy, fits=fits, unpinned=unpinned)
+    targets = size(shares, policy, fits=fits, unpinned=unpinned)
     view = shares.view
-    unmet = unmet_pins(shares, sizes) - unpinned
+    unmet = unmet_pins(shares, targets) - unpinned
     jobs = (job for job_id, job in view.jobs.items() if job_id in unmet)
-    kept = {job.id: job.spec.units_in(view.planned[job.id]) for job in jobs}
-    kept_types = {job_id: view.gpu_types[job_id] for job_id in kept}
-    return Sizes({**sizes.targets, **kept}, {**sizes.gpu_types, **kept_types})
+    return targets | {job.id: job.spec.units_in(view.planned[job.id]) for job in jobs}
 
 
-def unmet_pins(shares: Shares, sizes: Sizes) -> set[JobId]:
+def unmet_pins(shares: Shares, targets: Targets) -> set[JobId]:
     """Running jobs that would stop because their pinned size does not fit."""
     planned = shares.view.planned
     return {
         job.id
         for job in shares.view.jobs.values()
-        if job.pinned_workers is not None and job.id in planned and not sizes.targets.get(job.id)
+        if job.pinned_workers is not None and job.id in planned and not targets.get(job.id)
     }
 
 

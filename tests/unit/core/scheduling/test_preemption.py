@@ -8,17 +8,16 @@ from rota.core.estimation.speed_model import SpeedModel
 from rota.core.explain.reasons import Fragmented, Protected
 from rota.core.model.allocation import Allocation
 from rota.core.model.job import GpuShare, Job, JobId, Mode, Running
-from rota.core.scheduling.divide import divide
-from rota.core.scheduling.round import Wanted, place_sizes
+from rota.core.scheduling.round import Wanted, place_targets
 from rota.core.scheduling.view import Rules, View
 from tests.unit.core.view_builders import (
     CARD_BYTES,
     Request,
+    granted,
     job,
     nodes,
     request,
     runs,
-    sizes_of,
     slots,
     spots,
     view,
@@ -29,7 +28,7 @@ LINEAR = SpeedModel(one_s=100.0, error=0.0, assumed=tuple(float(n) for n in rang
 
 
 def guarded(before: View, *requests: Request) -> Wanted:
-    return place_sizes(divide(before), sizes_of(requests))
+    return place_targets(*granted(before, requests))
 
 
 def held(after: Wanted) -> dict[str, str]:
@@ -66,7 +65,7 @@ def test_the_plan_is_looked_at_again_when_the_first_protection_ends() -> None:
     first, second = fresh("first", "n1/0"), fresh("second", "n1/1", min_runtime_s=20.0)
     new = job("new", "2")
     after = guarded(view(nodes("2"), first, second, new), request(new))
-    assert after.judged.wake_at_s == 10.0
+    assert after.wake_at_s == 10.0
     assert after.waits == {new.id: Protected(second.id, 10.0)}
 
 
@@ -75,7 +74,7 @@ def test_after_its_minimum_run_time_a_job_is_preempted() -> None:
     new = job("new", "2")
     after = guarded(view(nodes("2"), victim, new), request(new))
     assert held(after) == {"new": "n1/0 n1/1"}
-    assert after.judged.wake_at_s == math.inf
+    assert after.wake_at_s == math.inf
 
 
 def test_a_jobs_own_minimum_run_time_wins() -> None:
@@ -157,7 +156,7 @@ def test_a_new_job_does_not_grow_even_with_a_higher_priority() -> None:
     a = fresh("a", "n1/0", "1..2", priority=1)
     after = guarded(view(nodes("2"), a), request(a, 2))
     assert held(after) == {"a": "n1/0"}
-    assert after.judged.wake_at_s == 50.0
+    assert after.wake_at_s == 50.0
 
 
 # -- victims --------------------------------------------------------------------------------------

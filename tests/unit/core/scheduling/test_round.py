@@ -64,15 +64,15 @@ def test_an_impossible_job_is_reported_and_not_sized() -> None:
 def test_a_higher_priority_is_sized_first_on_what_there_is() -> None:
     low, high = job("low", "1..4"), job("high", "1..3", priority=1)
     before = view(nodes("4"), low, high)
-    targets = size(divide(before), parse("elastic-fifo")).targets
+    targets = size(divide(before), parse("elastic-fifo"))
     assert targets == {"high": 3, "low": 1}
 
 
 def test_a_job_without_gpus_gets_what_it_asked_for() -> None:
     cpu = job("cpu", "1..4@3", gpus=0)
     before = view(nodes("1"), cpu)
-    assert size(divide(before), parse("fifo")).targets == {"cpu": 3}
-    assert size(divide(before), parse("fifo"), fits={cpu.id: 0}).targets == {}
+    assert size(divide(before), parse("fifo")) == {"cpu": 3}
+    assert size(divide(before), parse("fifo"), fits={cpu.id: 0}) == {}
 
 
 @dataclass(frozen=True)
