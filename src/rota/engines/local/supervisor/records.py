@@ -71,6 +71,8 @@ class WorkerSpec(NamedTuple):
     pids_max: int = 0
     inside: tuple[str, ...] | list[str] = ()
     """Prefix of a command line that runs a command in the worker's container."""
+    cleanup_s: float = 60.0
+    """The cleanup command is killed after this time."""
 
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> WorkerSpec | None:
@@ -98,6 +100,8 @@ class ExitRecord(NamedTuple):
     max_rss_bytes: int = 0
     is_retriable: bool = False
     """The worker never ran, for a reason outside the job."""
+    remains: str = ""
+    """What the clean-up left behind, for an administrator."""
 
     @classmethod
     def of_json(cls, value: dict[str, Any] | None) -> ExitRecord:
