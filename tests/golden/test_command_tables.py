@@ -53,6 +53,7 @@ cpus          2
 memory        32GiB
 nodes         box
 priority      5
+mode          fixed
 after         1q1gaaaa
 submitted     2026-09-21 12:10:16
 started       2026-09-21 12:16:40
@@ -76,6 +77,32 @@ attempt   worker   node   gpus   started               ended                 exi
 """)
 
 
+def test_show_as_a_job_file(rota: Rota):
+    assert rota("show", "--file", "bert") == snapshot("""\
+command:
+- python
+- train.py
+- --lr
+- 1e-3
+- --name=a b
+- --api-key
+- k123456
+name: bert
+project: vision
+gpus: 1..4
+cpus: 2.0
+memory: 32GiB
+priority: 5
+epochs: 10
+env:
+  THREADS: '4'
+  DB: postgres://user-1:hunter22@db/x
+workdir: /home/user-1/bert
+time_limit: 2d
+umask: 0027
+""")
+
+
 def test_show_of_a_known_failure(rota: Rota):
     assert rota("show", "broken") == snapshot("""\
 id         1q1gxzs9
@@ -86,6 +113,8 @@ reason     exit code 1: the GPU ran out of memory (OOM)
 hint       a smaller batch, or more memory: `--gpu-memory`, `--gpu-type`
 command    python train.py
 gpus       0.5
+priority   0
+mode       fixed
 submitted  2026-09-19 06:40:00
 started    2026-09-19 06:40:10
 ended      2026-09-19 06:56:40
@@ -114,6 +143,8 @@ reason     exit code 1: the GPU ran out of memory (OOM)
 hint       a smaller batch, or more memory: `--gpu-memory`, `--gpu-type`
 command    python train.py
 gpus       0.5
+priority   0
+mode       fixed
 submitted  2026-09-19 06:40:00
 started    2026-09-19 06:40:10
 ended      2026-09-19 06:56:40
@@ -276,6 +307,7 @@ cpus          2
 memory        32GiB
 nodes         box
 priority      5
+mode          fixed
 after         1q1gaaaa
 submitted     2026-09-21 12:10:16
 started       2026-09-21 12:16:40

@@ -3,26 +3,34 @@ objects, hostile programs and nodes that lie. The jobs of others run on, each on
 stays healthy."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import yaml
 
+from rota.engines.interface import LogLimits
 from rota.engines.kubernetes.pods import naming
 from tests.kubernetes.cluster.api import RefusedError, until
-from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.cluster.kwok_nodes import fake_node
+from tests.kubernetes.cluster.handle import Cluster, python_pod
+from tests.kubernetes.cluster.kwok_nodes import fake_node, in_parallel
 from tests.kubernetes.cluster.layout import CARDS_PER_NODE, GPU_RESOURCE, NODE
 from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess
 from tests.kubernetes.test_deploy import TRAINING_JOB, installed, rendered, run
+from tests.support.daemon_process import wait_until
+from tests.support.seed_counts import count
+from tests.support.timeouts import PATIENCE_S
 
 EVERYTHING = (
     "trainingjobs,trainingjobs/scale,pods,pods/status,pods/exec,pods/attach,pods/portforward"
     ",pods/eviction,pods/ephemeralcontainers,pods/resize,pods/proxy,secrets,leases.coordination.k8s.io"
 )
 EVE = "eve"
+MAX_MEMORY_MIB = 400
 REFUSED = "only the daemon may change what it created"
 
 
@@ -263,3 +271,190 @@ def status_of(kube_daemon: KubernetesDaemonProcess, name: str) -> Any:
     """The first status of an object that a user created."""
     path = f"{objects_of(kube_daemon)}/{name}"
     return until(lambda: kube_daemon.cluster.api.get(path).get("status"), f"a status of {name}")
+
+
+def training_job(name: str, user: str, *, note: str = "", **spec: Any) -> dict[str, Any]:
+    meta = {"name": name, "labels": {"rota.dev/user": user}, "annotations": {"note": note}}
+    return TRAINING_JOB | {"metadata": meta, "spec": {"command": ["true"], "hold": True, **spec}}
+
+
+def test_thousands_of_large_objects_of_one_user_do_not_delay_others(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    """The daemon finds all of them when it starts. Its memory stays small."""
+    n, n_large, limit_s = count(2_000), count(400), 5 * PATIENCE_S
+    api, path = kube_daemon.cluster.api, objects_of(kube_daemon)
+    kube_daemon.kill()
+    notes = {f"flood-{number}": "x" * 250_000 for number in range(n_large)}
+    names = [f"flood-{number}" for number in range(n)]
+    try:
+        in_parallel(
+            lambda name: api.create(path, training_job(name, EVE, note=notes.get(name, ""))), names
+        )
+        api.create(path, training_job("zz-mine", "ann"))
+        kube_daemon.give_up_lease()
+        kube_daemon.up()
+        status_of(kube_daemon, "zz-mine")
+        accepted = [each for each in api.items(path) if "status" in each]
+        assert len(accepted) < n / 2, "it was among the first"
+        is_well(kube_daemon)
+        until(
+            lambda: all("status" in each for each in api.items(path)), "the rest", limit_s=limit_s
+        )
+        assert memory_mib(kube_daemon) < MAX_MEMORY_MIB
+        is_well_after_a_restart(kube_daemon)
+        assert memory_mib(kube_daemon) < MAX_MEMORY_MIB
+    finally:
+        in_parallel(lambda name: api.delete(f"{path}/{name}"), [*names, "zz-mine"])
+        until(lambda: not names_of(api.items(path)) & {*names}, "all to go", limit_s=limit_s)
+
+
+def names_of(objects: list[dict[str, Any]]) -> set[str]:
+    return {each["metadata"]["name"] for each in objects}
+
+
+def memory_mib(kube_daemon: KubernetesDaemonProcess) -> float:
+    """The most memory that the daemon has used."""
+    assert kube_daemon.process is not None
+    text = Path(f"/proc/{kube_daemon.process.pid}/status").read_text()
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", text)[0]) / 1024
+
+
+def test_an_object_with_a_finalizer_that_never_goes_holds_no_gpu(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    api, path = kube_daemon.cluster.api, objects_of(kube_daemon)
+    body = training_job("stays", EVE, hold=False, command=["sleep", "1000"], gpus="1")
+    body["metadata"]["finalizers"] = ["eve.example/never"]
+    api.create(path, body)
+    job = until(lambda: status_of(kube_daemon, "stays").get("id"), "its job")
+    pod = kube_daemon.pod_runs(job)
+    finalizers = {"metadata": {"finalizers": ["eve.example/never", naming.FINALIZER]}}
+    api.patch(f"{kube_daemon.pods_path}/{pod}", finalizers)
+    api.delete(f"{path}/stays")
+    assert kube_daemon.ends(job).state == "cancelled"
+    until(kube_daemon.has_room, "the GPUs to be free")
+    is_well(kube_daemon)
+    is_well_after_a_restart(kube_daemon)
+    assert api.get(f"{path}/stays")["metadata"]["finalizers"] == ["eve.example/never"]
+    api.patch(f"{path}/stays", {"metadata": {"finalizers": None}})
+    again = training_job("stays", EVE, hold=False, gpus="0", command=["sleep", "0"])
+    until(lambda: api.create(path, again), "the name to be free")
+    second = until(lambda: status_of(kube_daemon, "stays").get("id"), "another job")
+    assert second != job
+    kube_daemon.ends(second)
+
+
+def test_a_new_object_with_the_name_of_a_removed_one_is_another_job(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    """Also if the first one was removed by force while its job ran."""
+    api, path = kube_daemon.cluster.api, objects_of(kube_daemon)
+    ids: list[str] = []
+    for _ in range(3):
+        body = training_job("same", EVE, hold=False, command=["sleep", "1000"], gpus="1")
+        api.create(path, body)
+        ids.append(until(lambda: status_of(kube_daemon, "same").get("id"), "its job"))
+        kube_daemon.pod_runs(ids[-1])
+        api.patch(f"{path}/same", {"metadata": {"finalizers": None}})
+        api.delete(f"{path}/same")
+    assert len({*ids}) == len(ids)
+    for each in ids:
+        assert kube_daemon.ends(each).state == "cancelled"
+    until(kube_daemon.has_room, "the GPUs to be free")
+    is_well(kube_daemon)
+
+
+def plain_pod(name: str, user: str, *, gpus: int = 0, **meta: Any) -> dict[str, Any]:
+    body = python_pod(name, "import time; time.sleep(1000)", gpus=gpus)
+    body["spec"]["schedulerName"] = "rota"
+    body["metadata"] |= {"labels": {"user": user}} | meta
+    return body
+
+
+def test_a_pod_cannot_become_the_worker_of_another_job(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    """With every right and without the policies: an administrator creates these pods."""
+    api, pods = kube_daemon.cluster.api, kube_daemon.pods_path
+    job = kube_daemon.submit("say came; await on; exit 200", gpus="1", retries=3)
+    kube_daemon.says(job, "came")
+    made = api.create(pods, plain_pod("aa-forged", EVE, gpus=1))
+    for attempt in (1, 2, 3):
+        placed = f"{job}/{attempt}/0/{made['metadata']['uid']}"
+        forged = {naming.PLACED: placed, naming.GPUS: "0,1,2,3"}
+        api.patch(f"{pods}/aa-forged", {"metadata": {"annotations": forged}})
+        if attempt == 2:
+            is_well_after_a_restart(kube_daemon)
+    kube_daemon.allow("on")
+    wait_until(lambda: len(kube_daemon.heard(job)) == 4, "all attempts of the program itself")
+    assert kube_daemon.ends(job).state == "failed"
+    api.delete(f"{pods}/aa-forged", grace_s=1)
+    is_well(kube_daemon)
+
+
+def test_output_without_newlines_is_bounded(kube_daemon: KubernetesDaemonProcess) -> None:
+    """In the memory and on the disk of the daemon, while others are served."""
+    n_bytes = count(2_000) * 1_000_000
+    flood = f"head -c {n_bytes} /dev/zero | tr '\\0' x; say wrote; await on"
+    job = kube_daemon.submit(flood, gpus="1")
+    wait_until(lambda: disk_mib(kube_daemon, job) > 1, "its first output")
+    is_well(kube_daemon)
+    kube_daemon.says(job, "wrote")
+    is_well(kube_daemon)
+    kube_daemon.allow("on")
+    assert kube_daemon.ends(job).state == "succeeded"
+    assert memory_mib(kube_daemon) < MAX_MEMORY_MIB
+    limits = LogLimits()
+    most_bytes = limits.files * limits.file_bytes
+    assert disk_mib(kube_daemon, job) < 1.1 * most_bytes / 2**20
+
+
+def disk_mib(kube_daemon: KubernetesDaemonProcess, job: str) -> float:
+    folder = kube_daemon.state / "engine-kubernetes" / job
+    return sum(each.stat().st_size for each in folder.glob("**/*") if each.is_file()) / 2**20
+
+
+def test_a_program_that_forks_ends_with_its_pod(kube_daemon: KubernetesDaemonProcess) -> None:
+    """Also children in sessions of their own that ignore SIGTERM."""
+    forks = "trap '' TERM; for n in $(seq 200); do setsid sh -c \"trap '' TERM; sleep 1000\" & done"
+    job = kube_daemon.submit(f"{forks}; say forked; await never", gpus="1", grace="1s")
+    kube_daemon.says(job, "forked")
+    wait_until(lambda: len(kube_daemon.left()) > 200, "all of them")
+    is_well(kube_daemon)
+    kube_daemon.client.cancel(job)
+    assert kube_daemon.ends(job).state == "cancelled"
+    wait_until(lambda: not kube_daemon.left(), "all of them to end")
+    until(kube_daemon.has_room, "the GPUs to be free")
+
+
+def test_the_token_of_a_job_is_good_for_this_job_only(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    """From any pod: whoever has it acts for this job, as long as its attempt runs."""
+    other = kube_daemon.submit("say came; await on", gpus="1")
+    job = kube_daemon.submit('printenv ROTA_TOKEN > "$HERE/token"; say came; await on', gpus="1")
+    kube_daemon.says(job, "came")
+    kube_daemon.says(other, "came")
+    token = (kube_daemon.place / "token").read_text().strip()
+
+    def code(method: str, path: str, **body: Any) -> int:
+        url, headers = f"{kube_daemon.endpoint.url}{path}", {"Authorization": f"Bearer {token}"}
+        return httpx2.request(method, url, headers=headers, json=body or None).status_code
+
+    for method, path, body in (
+        ("POST", "/v1/jobs", {"command": ["true"]}),
+        ("GET", f"/v1/jobs/{other}", {}),
+        ("GET", f"/v1/jobs/{other}/log", {}),
+        ("POST", f"/v1/jobs/{other}/cancel", {}),
+        ("GET", "/v1/nodes", {}),
+    ):
+        assert code(method, path, **body) in (401, 403, 404), (method, path)
+    headers = {"Authorization": f"Bearer {token}"}
+    listed = httpx2.get(f"{kube_daemon.endpoint.url}/v1/jobs", headers=headers).json()["jobs"]
+    assert [each["id"] for each in listed] == [job]
+    assert code("GET", f"/v1/jobs/{job}") == 200
+    kube_daemon.allow("on")
+    assert kube_daemon.ends(job).state == "succeeded"
+    assert kube_daemon.ends(other).state == "succeeded"
+    assert code("GET", f"/v1/jobs/{job}") == 401

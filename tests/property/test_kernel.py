@@ -475,9 +475,8 @@ def test_no_usable_gpu_stays_free(policy: str, workload: Workload) -> None:
 
 def what_is_left(view: View, plan: Plan) -> ClusterCapacity:
     left = ClusterCapacity(view.nodes.values())
-    jobs = {job.id: job for job in view.jobs}
     for job_id, allocation in plan.allocations.items():
-        left.take(allocation, demand_of(jobs[job_id], plan.gpu_types[job_id]))
+        left.take(allocation, demand_of(view.jobs[job_id], plan.gpu_types[job_id]))
     return left
 
 

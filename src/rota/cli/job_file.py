@@ -1,4 +1,4 @@
-"""Reads job files: the fields of a `JobRequest` as YAML.
+"""Reads and writes job files: the fields of a `JobRequest` as YAML.
 
 Text keeps the form in which it is written: `env: {DEBUG: true, VERSION: 1.10}` sets "true" and
 "1.10". An error names the file, the line where YAML is broken, and the field. The size of a file
@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -101,6 +101,29 @@ def request(values: dict[str, Any]) -> JobRequest:
     return JobRequest(**values)
 
 
+def job_file_lines(request: JobRequest) -> list[str]:
+    """The job file of a request, without the fields that have their default."""
+    import yaml
+
+    fields = job_fields().values()
+    values = {each.name: getattr(request, each.name) for each in fields}
+    given = {each.name: values[each.name] for each in fields if values[each.name] != each.default}
+    # A umask is written in octal digits, which YAML also reads.
+    umask = given.pop("umask", None)
+    octal = [] if umask is None else [f"umask: {umask:04o}"]
+    text = yaml.safe_dump(given, sort_keys=False, allow_unicode=True, width=100)
+    return [*text.splitlines(), *octal]
+
+
+def without_secrets(request: JobRequest) -> tuple[JobRequest, list[str]]:
+    """The request without the variables whose names say that they are secrets, and these names."""
+    from rota.client.submit_context import is_secret
+
+    secrets = [name for name in request.env if is_secret(name)]
+    env = {name: value for name, value in request.env.items() if name not in secrets}
+    return replace(request, env=env), secrets
+
+
 def _documents(path: Path, text: str) -> list[Any]:
     import yaml
 
@@ -166,7 +189,9 @@ class _YamlCheck:
             yield from (key, value)
 
     def _error(self, node: Any, what: str, *, hint: str) -> InputError:
-        return InputError(InputLocation(str(self._path), node.start_mark.line + 1), what, hint)
+        return InputError(
+            InputLocation(_shown_name(self._path), node.start_mark.line + 1), what, hint
+        )
 
 
 def _jobs(document: Any) -> list[Any]:

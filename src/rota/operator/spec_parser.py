@@ -51,6 +51,12 @@ def user_of(meta: Object, *, default: str) -> str:
     return named
 
 
+def claimed_user(found: Object) -> str:
+    """The user whom an object names, as it is written there; empty for none."""
+    meta = part(found, "metadata")
+    return str(part(meta, "annotations").get(USER) or part(meta, "labels").get(USER) or "")
+
+
 def job_request_of(spec: object) -> JobRequest:
     """Checks every field. The API server checks as well, but its schema may be an older one."""
     values = {name: value for name, value in _mapping(spec).items() if name not in SIZES}

@@ -24,19 +24,18 @@ from rota.daemon.jobs.submission import SubmissionService, SubmitOptions
 from rota.daemon.launch.programs import unpack
 from rota.daemon.runtime.controller import Controller
 from rota.errors import RotaError, StoreError, UnavailableError, UserError
-from rota.kube.errors import OBJECT_TOO_LARGE, ApiError, is_oversized
+from rota.kube.errors import OBJECT_TOO_LARGE, ApiError, NotStoredYetError, is_oversized
 from rota.kube.resources import Object, WatchEvent
-from rota.operator.change_queue import ChangeQueue, has_content
+from rota.operator.change_queue import ChangeQueue, has_content, identity_of
 from rota.operator.finalizers import FinalizerRemover
 from rota.operator.rejections import RejectionReporter, generation_of, recreated_reason
-from rota.operator.spec_parser import edits_of, hold_event, job_request_of, user_of
+from rota.operator.spec_parser import claimed_user, edits_of, hold_event, job_request_of, user_of
 from rota.operator.store_port import TrainingJobStore
 from rota.operator.training_jobs import TrainingJobClient
 from rota.store.kubernetes.crd_codec import (
     ACCEPTED,
     FINALIZER,
     JOB,
-    USER,
     has_only_seal,
     is_sealed,
     part,
@@ -51,6 +50,8 @@ ACTOR = "kubectl"
 N_WORKERS = 8
 RETRY_S = 0.5
 """Delay before a change that could not be processed is retried."""
+POSTPONED_S = 30.0
+"""Delay before an object is processed again that the cluster could not store."""
 MAX_NAME_CHARS = 63
 
 
@@ -83,7 +84,7 @@ class TrainingJobController:
         self._resources = resources
         self._context = context
         self._rejections = RejectionReporter(resources, clock)
-        self._changes = ChangeQueue(_claimed_user)
+        self._changes = ChangeQueue(claimed_user)
         self._jobs: dict[str, JobId] = {}
         """Jobs by the uid of their objects."""
         self._finalizers = FinalizerRemover(controller, store)
@@ -230,6 +231,10 @@ class TrainingJobController:
             options = SubmitOptions(on_job_id=claim)
             caller = Caller(user_of(meta, default=self._context.namespace))
             job_id = await self._submissions.submit_from_object(caller, request, options=options)
+        except NotStoredYetError as error:
+            self._jobs.pop(meta["uid"], None)
+            await self._postpone(found, str(error))
+            return
         except UserError as error:
             self._jobs.pop(meta["uid"], None)
             await self._rejections.reject(found, str(error))
@@ -239,6 +244,12 @@ class TrainingJobController:
             raise
         log.info("TrainingJob accepted", object=meta["name"], job_id=job_id)
         await self._edit(job_id, found)
+
+    async def _postpone(self, found: Object, message: str) -> None:
+        """Process this object again later. Others do not wait for it."""
+        again = WatchEvent("MODIFIED", identity_of(found))
+        asyncio.get_running_loop().call_later(POSTPONED_S, self._changes.put, again)
+        await self._rejections.emit_event(found, reason="Waiting", message=message)
 
     # -- delete ---------------------------------------------------------------------------------
 
@@ -326,12 +337,6 @@ class TrainingJobController:
 def message_of_bug(error: Exception) -> str:
     """For the owner of an object that could not be processed. The log has the details."""
     return f"a bug in rota ({type(error).__name__}) keeps this object from being processed"
-
-
-def _claimed_user(found: Object) -> str:
-    """The user whom an object names, as it is written there."""
-    meta = found["metadata"]
-    return str(part(meta, "annotations").get(USER) or part(meta, "labels").get(USER) or "")
 
 
 def _named(request: JobRequest, name: str) -> JobRequest:

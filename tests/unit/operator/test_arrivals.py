@@ -16,7 +16,7 @@ from rota.daemon.access.authorization import PriorityLimits, require_priority
 from rota.daemon.jobs.admission import Defaults
 from rota.daemon.launch.programs import SubmittedProgram, pack
 from rota.errors import UnavailableError
-from rota.kube.errors import ApiError
+from rota.kube.errors import ApiError, NotStoredYetError
 from rota.kube.resources import Object, WatchEvent
 from rota.operator import pod_controller, training_job_controller
 from rota.operator.change_queue import MAX_KEPT_BYTES
@@ -320,3 +320,33 @@ def test_a_large_pod_is_read_again() -> None:
     pods = pod_controller_of(cluster, cluster.controller)
     play(pods, large)
     assert cluster.jobs == {"job-0": "large/uid-large"}
+
+
+def test_an_object_that_cannot_be_stored_now_is_submitted_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(training_job_controller, "POSTPONED_S", 0.0)
+    mine = thing("mine", command=["python"])
+    cluster: Any = Cluster({"mine": mine})
+    submit, tries = cluster.submit_from_object, list[str]()
+
+    async def fail_once(caller: Any, request: JobRequest, *, options: Any) -> JobId:
+        tries.append(request.name)
+        if len(tries) == 1:
+            raise NotStoredYetError("a webhook fails")
+        return await submit(caller, request, options=options)
+
+    cluster.submit_from_object = fail_once
+    context = TrainingJobContext(b"key", "lab", defaults=lambda _: pytest.fail("nothing is edited"))
+    asked = TrainingJobController(
+        cluster.controller,
+        cluster,
+        store=cluster,
+        resources=cluster,
+        context=context,
+        clock=lambda: 0.0,
+    )
+    play(asked, mine)
+    assert tries == ["mine", "mine"]
+    assert cluster.jobs == {"job-0": "mine/uid-mine"}
+    assert cluster.told[0] == ("mine", "Waiting: a webhook fails")

@@ -6,6 +6,7 @@ The flags that describe a job come from the table of job fields, `rota.wire.job_
 from __future__ import annotations
 
 import os
+import re
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 REMOVABLE = ("time_limit", "memory", "gpu_types")
 """The limits that `rota edit` removes with the word 'none'."""
+DEFAULT = re.compile(r" \(default: [^)]*\)")
 LOCAL_ENGINE = "local"
 """The engine whose jobs see the folders of the daemon's machine."""
 
@@ -48,14 +50,16 @@ class SubmitFlags:
     as_json: bool
 
 
-def _job_option(field: JobField) -> CommandOption:
-    """The flag of a field of the job. None means that the flag is not given."""
+def _job_option(field: JobField, *, is_edit: bool = False) -> CommandOption:
+    """The flag of a field of the job. None means that the flag is not given: then a submit uses the
+    default, and an edit leaves the field as it is."""
     info = field.info
+    text = info.flag_text or info.text
     parsers = {"int": whole, "float": decimal, "bool": None, "list[int]": whole}
     return CommandOption(
         *info.flags,
         name=field.name,
-        text=info.flag_text or info.text,
+        text=DEFAULT.sub("", text) if is_edit else text,
         metavar=info.metavar,
         parse=parsers.get(field.type, str),
         is_repeatable=field.type.startswith(("list", "dict")),
@@ -323,18 +327,19 @@ def _wait(rota: Client, ids: list[str], *, flags: SubmitFlags) -> int:
 
 def _print_unfinished(ids: list[str]) -> None:
     if len(ids) == 1:
-        print_err(f"job {ids[0]} is still running; 'rota cancel {ids[0]}' cancels it")
+        print_err(f"job {ids[0]} has not ended; 'rota cancel {ids[0]}' cancels it")
     elif ids:
-        print_err(f"{len(ids)} jobs are still running; 'rota cancel {' '.join(ids)}' cancels them")
+        print_err(f"{len(ids)} jobs have not ended; 'rota cancel {' '.join(ids)}' cancels them")
 
 
 @command(
     "edit",
     JOB,
-    *(_job_option(each) for each in edit_fields().values()),
+    *(_job_option(each, is_edit=True) for each in edit_fields().values()),
     JSON,
     epilog="While a job runs, only its name, priority, time limit and retries change. The value"
-    " 'none' removes a limit. Example: rota edit bert --time-limit 6h --priority 5.",
+    " 'none' removes a limit. 'rota resize' changes the number of GPUs. Example:"
+    " rota edit bert --time-limit 6h --priority 5.",
 )
 def edit(*, job: str, as_json: bool, **values: Any) -> None:
     """Change a job that has not ended, or all such jobs of an array."""

@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 
 MAX_REASON_CHARS = 60
 MAX_IDS = 10
-NARROW = {
-    "droppable": ("age", "running", "remaining", "user", "progress", "finish"),
-    "cut": ("reason", "name"),
-}
-"""What a table of jobs leaves out and cuts, in this order, on a narrow terminal."""
+DROPPABLE = ("age", "running", "remaining", "user", "progress", "finish")
+CUT = {"name": 16, "reason": 30}
+"""What a table of jobs leaves out and cuts on a narrow terminal."""
 MAX_REMAINING_S = 100 * 365 * 86400.0
 """A finish time further away than this is not shown."""
 CAUSE_TEXTS = {
@@ -55,7 +53,7 @@ def print_jobs(jobs: Sequence[JobView], *, as_json: bool, title: str = "") -> No
     if as_json:
         print_json([job_object(job) for job in jobs])
     else:
-        print_table(fit(columns(jobs, now=time.time()), **NARROW), title)
+        print_table(fit(columns(jobs, now=time.time()), droppable=DROPPABLE, cut=CUT), title)
 
 
 def print_job_objects(jobs: Sequence[JobView]) -> None:
@@ -89,7 +87,7 @@ def _env(details: JobDetails, *, has_env: bool) -> dict[str, str]:
 
 def job_table(jobs: Sequence[JobView], *, now: float) -> list[str]:
     """The lines of the table, as wide as the terminal at most."""
-    return draw(fit(columns(jobs, now=now), **NARROW))
+    return draw(fit(columns(jobs, now=now), droppable=DROPPABLE, cut=CUT))
 
 
 def columns(jobs: Sequence[JobView], *, now: float) -> list[Column]:
@@ -189,7 +187,8 @@ def _rows(details: JobDetails, *, has_env: bool) -> list[tuple[str, str]]:
         ("cpus", f"{request.cpus:g}" if request.cpus else ""),
         ("memory", request.memory),
         ("nodes", ", ".join(job.nodes)),
-        ("priority", str(job.priority) if job.priority else ""),
+        ("priority", str(job.priority)),
+        ("mode", request.mode),
         ("after", _ids(details.after)),
         ("after_any", _ids(details.after_any)),
         ("after_failed", _ids(details.after_failed)),
@@ -199,12 +198,23 @@ def _rows(details: JobDetails, *, has_env: bool) -> list[tuple[str, str]]:
         ("ended", moment(job.ended_s) if job.ended_s else ""),
         ("running", span(job.running_s) if job.attempt else ""),
         ("queued", span(details.queued_s)),
-        ("gpu_s", f"{details.gpu_s:.0f} ({span(details.gpu_s)})" if details.gpu_s >= 1 else ""),
+        ("gpu_s", f"{int(details.gpu_s)} ({span(details.gpu_s)})" if details.gpu_s >= 1 else ""),
         ("time_limit", request.time_limit),
         ("failures", str(details.failures) if details.failures else ""),
         ("retries", _retries(details)),
         *_training(details, now=time.time()),
     ]
+
+
+def _retries(details: JobDetails) -> str:
+    """`2, 1 left, only after exit code 75`."""
+    request = details.request
+    if not request.retries:
+        return ""
+    noun = "code" if len(request.retry_on) == 1 else "codes"
+    codes = ", ".join(map(str, request.retry_on))
+    only = f", only after exit {noun} {codes}" if codes else ""
+    return f"{request.retries}, {details.retries_left} left{only}"
 
 
 def _training(details: JobDetails, *, now: float) -> list[tuple[str, str]]:
@@ -228,11 +238,6 @@ def _ids(job_ids: Sequence[str]) -> str:
     first = ", ".join(job_ids[:MAX_IDS])
     more = len(job_ids) - MAX_IDS
     return f"{first} and {more} more" if more > 0 else first
-
-
-def _retries(details: JobDetails) -> str:
-    retries = details.request.retries
-    return f"{retries}, {details.retries_left} left" if retries else ""
 
 
 def _progress(details: JobDetails) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rota.cli.output.console import print_json
 from rota.cli.output.format import amount
-from rota.cli.output.table import Column, print_table
+from rota.cli.output.table import Column, fit, print_table
 
 if TYPE_CHECKING:
     from rota.wire.daemon import GpuView, NodeView
@@ -18,7 +18,12 @@ def print_nodes(nodes: Sequence[NodeView], *, as_json: bool) -> None:
     if as_json:
         print_json([node_object(node) for node in nodes])
     else:
-        print_table(columns(nodes))
+        print_table(fitting(columns(nodes)))
+
+
+def fitting(columns: Sequence[Column]) -> list[Column]:
+    """The columns that fit on the terminal."""
+    return fit(columns, droppable=("type", "utilisation"), cut={"jobs": 20, "state": 20})
 
 
 def node_object(node: NodeView) -> dict[str, object]:

@@ -106,9 +106,10 @@ def _infeasibility(spec: JobSpec, nodes: Sequence[Node]) -> Infeasibility | None
     for demand in _demands(spec):
         largest = max(map(demand.available, parts))
         if largest < demand.amount:
+            unit = " GiB" if demand.unit.startswith("GiB") else ""
             message = (
                 f"requests {demand.amount:g} {demand.unit} per worker,"
-                f" {demand.largest} has {largest:g}"
+                f" {demand.largest} has {largest:.4g}{unit}"
             )
             return Infeasibility(demand.field, message)
     return _too_many(spec, labelled, types=types)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rota.core.model.allocation import Allocation, Slot
-from rota.core.model.job import ActivePhase, Job, JobId, JobSpec, Running, Starting
+from rota.core.model.job import Job, JobId, JobSpec, Running, Starting
 from rota.core.model.node import Node, NodeId
 from rota.core.placement.capacity import ClusterCapacity
 from rota.core.placement.wish import Demand, demand_of
@@ -98,12 +98,11 @@ class DesiredState:
             if is_enough and self._try_set(job, wanted, gpu_types=gpu_types):
                 return
 
-    def leaving(self, jobs: Iterable[Job]) -> dict[NodeId, set[int]]:
-        """The GPUs that are still held by workers that the plan has moved or stopped."""
+    def leaving(self, holding: Iterable[Job]) -> dict[NodeId, set[int]]:
+        """The GPUs that are still held by workers that the plan has moved or stopped. `holding` are
+        all jobs that hold slots."""
         found: dict[NodeId, set[int]] = defaultdict(set)
-        for job in jobs:
-            if not isinstance(job.phase, ActivePhase):
-                continue
+        for job in holding:
             held, planned = job.members, self.allocations.get(job.id, ())
             if held is not planned:
                 for slot in held:

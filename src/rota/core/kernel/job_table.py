@@ -10,7 +10,7 @@ observed state (the jobs' phases) is the only reason to start, stop or resize a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from rota.core.estimation.service_time import with_lost_work
@@ -87,6 +87,12 @@ class JobTable:
         """Jobs whose planned slots are not all free yet, in order of arrival."""
         self._dependents: dict[JobId, dict[JobId, None]] = {}
         """The jobs that have not ended, by each job that they depend on, in order of arrival."""
+        self._holding: dict[JobId, None] = {}
+        """The jobs whose members hold slots."""
+        self._depending = set[JobId]()
+        """The jobs that have not ended and depend on other jobs."""
+        self._limited = set[JobId]()
+        """The jobs that have not ended of arrays with a limit of jobs that run at once."""
 
     def put(self, job: Job, effects: Effects) -> None:
         """Record a job as it is now. This alone is no transition."""
@@ -97,7 +103,7 @@ class JobTable:
     def add(self, job: Job, effects: Effects, *, reason: str = "") -> None:
         """Add a new job."""
         self.put(job, effects)
-        self._index_dependencies(job)
+        self._index(job)
         row = Transition(effects.now, job.id, 0, None, job.state, "JobSubmitted", reason)
         effects.transitions.append(row)
         self.wants_round = True
@@ -106,9 +112,9 @@ class JobTable:
     def restore(self, job: Job, effects: Effects) -> None:
         """Add a job as it was stored before a crash."""
         self.jobs[job.id] = job
-        self._index_dependencies(job)
+        self._index(job)
         self.timers.set(job)
-        self.ledger.book(job.members, job.spec)
+        self._book(job)
         try:
             effects.commands += commands_to_resend(job)
         except Exception as error:  # noqa: BLE001 - recorded in the effects
@@ -178,31 +184,45 @@ class JobTable:
         """Whether a plan may give the job slots now."""
         match job.phase:
             case Queued(not_before_s=until_s):
-                return until_s <= now and is_ready(job.spec, self.outcomes)
+                if until_s > now:
+                    return False
+                return job.id not in self._depending or is_ready(job.spec, self.outcomes)
             case Stopping(purpose=purpose):
                 return purpose in RESUMABLE_PURPOSES
             case phase:
                 return isinstance(phase, Starting | Running)
 
-    def runnable(self, now: float) -> tuple[list[Job], frozenset[JobId]]:
+    def runnable(self, now: float) -> tuple[dict[JobId, Job], frozenset[JobId]]:
         """The jobs that a plan may give slots now, in order of submission, and the queued jobs that
         only the limit of their array keeps out. A queued job with planned slots keeps its place."""
-        jobs = [job for job in self.jobs.values() if self.may_run(job, now)]
-        if not any(job.spec.array_limit for job in jobs):
+        jobs = {job_id: job for job_id, job in self.jobs.items() if self.may_run(job, now)}
+        if not self._limited:
             return jobs, frozenset()
+        limited = (self.jobs[job_id] for job_id in self._limited)
         n_running = Counter(
-            job.spec.array
-            for job in self.jobs.values()
-            if job.spec.array_limit and (job.is_active or self._is_planned(job.id))
+            job.spec.array for job in limited if job.is_active or self._is_planned(job.id)
         )
         kept_out: set[JobId] = set()
-        for job in jobs:
+        for job in jobs.values():
             if not job.spec.array_limit or job.is_active or self._is_planned(job.id):
                 continue
             n_running[job.spec.array] += 1
             if n_running[job.spec.array] > job.spec.array_limit:
                 kept_out.add(job.id)
-        return [job for job in jobs if job.id not in kept_out], frozenset(kept_out)
+        for job_id in kept_out:
+            del jobs[job_id]
+        return jobs, frozenset(kept_out)
+
+    def holding(self) -> Iterator[Job]:
+        """The jobs whose workers hold slots."""
+        return (self.jobs[job_id] for job_id in self._holding)
+
+    def _book(self, job: Job) -> None:
+        self.ledger.book(job.members, job.spec)
+        if job.members:
+            self._holding[job.id] = None
+        else:
+            self._holding.pop(job.id, None)
 
     # -- transitions ----------------------------------------------------------------------------
 
@@ -269,7 +289,7 @@ class JobTable:
         is_changed = before.members != job.members
         if is_changed:
             self.ledger.unbook(before.members, job.spec)
-            self.ledger.book(job.members, job.spec)
+            self._book(job)
         if not _keeps_its_plan(before, job):
             self.wants_round |= self.desired.drop(job)
         if isinstance(job.phase, Ended):
@@ -282,6 +302,8 @@ class JobTable:
     def _finish(self, job: Job, effects: Effects) -> None:
         self.outcomes[job.id] = job.state
         del self.jobs[job.id]
+        self._limited.discard(job.id)
+        self._depending.discard(job.id)
         for needed in job.spec.dependencies:
             dependents = self._dependents.get(needed, {})
             dependents.pop(job.id, None)
@@ -290,7 +312,11 @@ class JobTable:
         for job_id in list(self._dependents.get(job.id, ())):
             self._end_if_it_can_never_start(job_id, effects)
 
-    def _index_dependencies(self, job: Job) -> None:
+    def _index(self, job: Job) -> None:
+        if job.spec.array_limit:
+            self._limited.add(job.id)
+        if job.spec.dependencies:
+            self._depending.add(job.id)
         for needed in job.spec.dependencies:
             self._dependents.setdefault(needed, {})[job.id] = None
 

@@ -33,7 +33,7 @@ from rota.daemon.jobs.admission import (
 )
 from rota.daemon.jobs.idempotency import IdempotencyKeys, IdempotentRequest, key_of
 from rota.daemon.jobs.job_ids import JobIdGenerator
-from rota.daemon.jobs.job_lookup import JobDirectory, JobMatch, MatchKind
+from rota.daemon.jobs.job_lookup import JobDirectory, JobMatch, MatchKind, describe_state
 from rota.daemon.jobs.validation import check_shape
 from rota.daemon.jobs.views import job_view
 from rota.daemon.launch.launcher import SiteConfig
@@ -338,7 +338,8 @@ def dependencies_of(request: JobRequest, found: Mapping[str, JobMatch]) -> Depen
     after = _jobs(request.after, found)
     for job in after:
         if isinstance(job.phase, Ended) and job.state is not JobState.SUCCEEDED:
-            raise RefusedError("after", f"job {job.id} has {job.state}", "leave it out")
+            what = f"job {job.id} did not succeed: {describe_state(job)}"
+            raise RefusedError("after", what, "leave it out, or use --after-any")
     failing = _jobs(request.after_failed, found)
     has_failed = any(job.state is JobState.FAILED for job in failing)
     if failing and not has_failed and not _unfinished(failing):

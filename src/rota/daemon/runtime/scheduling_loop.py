@@ -38,7 +38,8 @@ log = structlog.get_logger()
 
 PAUSE_S = 0.005
 PAUSE_FACTOR = 3.0
-"""A pause after a round is this many times as long as the CPU time of the round."""
+"""A pause after a round is this many times as long as the CPU time of the round, and at least as
+long as the round."""
 SHORT_ROUND_S = 0.002
 SHORT_ROUND_JOBS = 100
 """The next round is short if the last one was, and if there are at most so many jobs."""
@@ -106,7 +107,7 @@ class SchedulingLoop:
                 began = loop.time()
                 await self._round()
                 self.last_s = loop.time() - began
-            pause_s = min(PAUSE_MAX_S, PAUSE_FACTOR * self._cpu_s)
+            pause_s = min(PAUSE_MAX_S, max(PAUSE_FACTOR * self._cpu_s, self.last_s))
             await asyncio.sleep(max(PAUSE_S, pause_s, self._interval_s))
 
     def short_round(self) -> Plan | None:
@@ -157,7 +158,7 @@ class SchedulingLoop:
 
     async def _hold_culprits(self, view: View) -> None:
         """Hold the jobs that alone make a round fail."""
-        job_ids = frozenset(job.id for job in view.jobs)
+        job_ids = frozenset(view.jobs)
         if job_ids == self._searched:
             return
         self._searched = job_ids
@@ -220,10 +221,10 @@ def find_culprits(view: View, policy: Policy) -> Mapping[JobId, str]:
     decision about all others fails, too: then the jobs are not the cause."""
     failed = {
         job.id: plan.violations[0]
-        for job in view.jobs
+        for job in view.jobs.values()
         if (plan := _decide_safely(_of_jobs(view, [job]), policy)).violations
     }
-    others = [job for job in view.jobs if job.id not in failed]
+    others = [job for job in view.jobs.values() if job.id not in failed]
     if not failed or not others or _decide_safely(_of_jobs(view, others), policy).violations:
         return {}
     return failed
@@ -231,13 +232,12 @@ def find_culprits(view: View, policy: Policy) -> Mapping[JobId, str]:
 
 def _of_jobs(view: View, jobs: Iterable[Job]) -> View:
     """The view of these jobs. The GPUs of other jobs stay occupied."""
-    jobs = tuple(jobs)
-    ids = {job.id for job in jobs}
+    chosen = {job.id: job for job in jobs}
     return replace(
         view,
-        jobs=jobs,
-        planned={job_id: held for job_id, held in view.planned.items() if job_id in ids},
-        gpu_types={job_id: kind for job_id, kind in view.gpu_types.items() if job_id in ids},
+        jobs=chosen,
+        planned={job_id: held for job_id, held in view.planned.items() if job_id in chosen},
+        gpu_types={job_id: kind for job_id, kind in view.gpu_types.items() if job_id in chosen},
     )
 
 

@@ -7,9 +7,10 @@ pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from rota.core.model.job import JobId
 from rota.engines.interface import WorkerId
 from rota.engines.kubernetes.nodes.taints import toleration_keys
 from rota.engines.kubernetes.pods import naming
@@ -143,10 +144,21 @@ class ExternalPodBinder:
     ) -> None:
         self._client, self._pod_tracker = client, pod_tracker
         self._see, self._give_up = see, give_up
+        self._uids: dict[JobId, str] = {}
+        """The uid of the pod of each job."""
+
+    def know(self, pods: Mapping[JobId, str]) -> None:
+        """The pods of jobs as NAME/UID: from the store, which users cannot edit."""
+        self._uids |= {job_id: pod.partition("/")[2] for job_id, pod in pods.items()}
+
+    def is_known(self, worker: WorkerId, pod: Object) -> bool:
+        """Whether the job has this pod. The annotation of a pod may name any job."""
+        return self._uids.get(worker.job_id) == pod["metadata"]["uid"]
 
     async def launch(self, placement: PodPlacement, pod: str) -> None:
         """Mark the pod before it is bound: after an interruption, its worker is still known."""
         name, _, uid = pod.partition("/")
+        self.know({placement.worker.job_id: pod})
         try:
             found = await self._client.get(PODS, name)
             if found["metadata"]["uid"] != uid or found["metadata"].get("deletionTimestamp"):

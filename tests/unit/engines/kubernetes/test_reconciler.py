@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 from aiohttp import web
 
-from rota.core.model.events import Event, NodeSeen, WorkersExited
+from rota.core.model.events import Event, NodeSeen, WorkersExited, WorkersStarted
 from rota.engines.kubernetes import reconciler
 from rota.engines.kubernetes.engine import KubernetesEngine
 from rota.engines.kubernetes.pods import naming
@@ -176,3 +176,39 @@ def test_pods_of_ignored_jobs_are_left_alone_and_counted(tmp_path: Path) -> None
         is_over.set()
 
     asyncio.run(with_server(answer, play))
+
+
+def test_an_external_pod_is_the_worker_of_its_own_job_only(tmp_path: Path) -> None:
+    """Whatever its annotation says, also before the jobs are known."""
+    external: Object = {**HERE, "schedulerName": "rota"}
+    mine, forged = (
+        pod(
+            "Running",
+            meta={
+                "name": name,
+                "uid": name,
+                "annotations": {naming.PLACED: naming.placed_annotation(WORKER, uid=name)},
+            },
+            spec=external | {"containers": [{"name": "main"}]},
+        )
+        for name in ("mine", "forged")
+    )
+    done = {"containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 3}}}]}
+
+    def ended(found: Object, version: str) -> Object:
+        meta = found["metadata"] | {"resourceVersion": version}
+        return {**found, "metadata": meta, "status": {"phase": "Failed", **done}}
+
+    async def play(stage: Stage) -> None:
+        stage.tell("ADDED", mine)
+        stage.tell("MODIFIED", ended(forged, "5"))
+        stage.tell("ADDED", pod("Running", worker=replace(WORKER, worker=7), spec=HERE))
+        assert (await stage.told(WorkersStarted)).workers == {7}
+        stage.engine.know_external_pods({WORKER.job_id: "mine/mine"})
+        assert (await stage.told(WorkersStarted)).workers == {0}
+        stage.tell("MODIFIED", ended(forged, "6"))
+        stage.tell("MODIFIED", ended(mine, "7"))
+        assert (await stage.told(WorkersExited)).codes == {0: 3}
+        assert "DELETE" not in stage.asked
+
+    staged(play, forged, node(), root=tmp_path)
