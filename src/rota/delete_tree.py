@@ -19,11 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
-
-from rota.errors import shown
-
-log = structlog.get_logger()
+from rota.remains import REMAINS
 
 MAX_ENTRIES = 5_000_000
 """Entries that one call deletes at most: minutes on a local disk."""
@@ -58,7 +54,7 @@ class TreeDeletion:
     def keep(self, path: str, error: OSError) -> None:
         self.n_remains += 1
         if len(self.remains) < MAX_REMAINS:
-            self.remains[shown(path, 400)] = (error.strerror or str(error)).lower()
+            self.remains[path] = (error.strerror or str(error)).lower()
 
 
 def delete_tree(path: Path, *, limit: int = MAX_ENTRIES) -> TreeDeletion:
@@ -70,7 +66,7 @@ def delete_tree(path: Path, *, limit: int = MAX_ENTRIES) -> TreeDeletion:
         return done
     except OSError as error:
         done.keep(str(path), error)
-        return _logged(done)
+        return _recorded(done)
     try:
         return delete_tree_at(parent, path.name, path=str(path), limit=limit)
     finally:
@@ -91,7 +87,7 @@ def delete_tree_at(parent: int, name: str, *, path: str, limit: int = MAX_ENTRIE
         pass
     except OSError as error:
         done.keep(path, error)
-    return _logged(done)
+    return _recorded(done)
 
 
 def delete_contents(folder: Path, *, limit: int = MAX_ENTRIES) -> TreeDeletion:
@@ -103,14 +99,14 @@ def delete_contents(folder: Path, *, limit: int = MAX_ENTRIES) -> TreeDeletion:
         return done
     except OSError as error:
         done.keep(str(folder), error)
-        return _logged(done)
+        return _recorded(done)
     try:
         _Deletion(top, str(folder), done=done, limit=limit).run()
     except OSError as error:
         done.keep(str(folder), error)
     finally:
         os.close(top)
-    return _logged(done)
+    return _recorded(done)
 
 
 class _Deletion:
@@ -254,7 +250,7 @@ def _listed(folder: int, *, without: set[str]) -> list[str]:
         return list(itertools.islice(names, LISTED_ENTRIES))
 
 
-def _logged(done: TreeDeletion) -> TreeDeletion:
+def _recorded(done: TreeDeletion) -> TreeDeletion:
     for path, reason in done.remains.items():
-        log.warning("file not deleted", path=path, reason=reason, remains=done.n_remains)
+        REMAINS.record(path, f"{reason} ({done.n_remains} entries in all)")
     return done

@@ -167,7 +167,7 @@ def test_files_of_other_users_remain_and_are_reported(open_path: Path):
     with as_nobody(), capture_logs() as lines:
         done = delete_tree(open_path / "tree")
     assert done.remains == {f"{foreign}/file": "permission denied"}
-    assert [each["event"] for each in lines] == ["file not deleted"]
+    assert [each["event"] for each in lines] == ["not cleaned up"]
     assert list((open_path / "tree").iterdir()) == [foreign]
 
 

@@ -210,6 +210,15 @@ class DaemonSettings:
             name="keep_events",
         ),
     ] = 90 * 86400.0
+    allow_container_endpoint: Annotated[
+        bool,
+        Key(
+            flag,
+            "true|false",
+            "Whether jobs with an image may choose the service that runs their container, with"
+            " variables such as `DOCKER_HOST` or a context of their own.",
+        ),
+    ] = False
     checkpoints: Annotated[
         str,
         Key(

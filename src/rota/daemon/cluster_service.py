@@ -27,6 +27,7 @@ from rota.daemon.runtime.controller import Controller
 from rota.engines.interface import Engine, GpuReader
 from rota.errors import UserError, did_you_mean
 from rota.policies.registry import parse
+from rota.remains import REMAINS
 from rota.thread_pools import STORE, stuck_pools
 from rota.wire.daemon import HIDDEN, NodeView, SettingView, Status, UsageView
 
@@ -166,7 +167,7 @@ class ClusterService:
             " backup, or use the version of rota that wrote the job"
             for job_id, reason in controller.unreadable_jobs.items()
         ]
-        return [*filter(None, missing), *unreadable, *stuck_pools()]
+        return [*filter(None, missing), *unreadable, *stuck_pools(), *REMAINS.warnings()]
 
     def _missing_gpus(self, node: Node) -> str:
         """A sentence about the GPUs that the node does not see while jobs hold them."""

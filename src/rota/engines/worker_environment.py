@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from rota.core.model.allocation import Allocation, n_nodes
 
+ENDPOINT_PREFIXES = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_")
+"""Variables with these prefixes tell a container tool which service, and which files of it, to
+use."""
+
 
 def size_variables(allocation: Allocation, rank: int) -> dict[str, str]:
     """The variables of the worker with this rank. The position of a slot is the rank.
@@ -23,3 +27,7 @@ def size_variables(allocation: Allocation, rank: int) -> dict[str, str]:
         "RANK": str(rank),
     }
     return variables | {"WORLD_SIZE": str(n_workers)} if n_workers > 1 else variables
+
+
+def chooses_endpoint(variable: str) -> bool:
+    return variable.startswith(ENDPOINT_PREFIXES)

@@ -131,7 +131,11 @@ BackendFactory = Callable[[BackendContext], AbstractAsyncContextManager[Backend]
 
 @asynccontextmanager
 async def local_backend(
-    context: BackendContext, *, gpus: Gpus, checkpoints: CheckpointDirs
+    context: BackendContext,
+    *,
+    gpus: Gpus,
+    checkpoints: CheckpointDirs,
+    allows_container_endpoint: bool = False,
 ) -> AsyncGenerator[Backend]:
     """Workers are processes of this machine."""
     store = await STORE.run(SqliteStore, context.store_file)
@@ -140,14 +144,16 @@ async def local_backend(
     held = partial(held_gpus, WorkerDirs(root))
     locked = LockedGpus(gpus)
     gpus = GpuRegistry(locked, context.folder / REGISTRY_NAME, held=held)
-    engine = LocalEngine(root, gpus)
+    engine = LocalEngine(root, gpus, allows_container_endpoint=allows_container_endpoint)
     try:
         await DEVICES.run(locked.claim)
         yield Backend(
             name="local",
             store=store,
             engine=engine,
-            launch_environment=LocalEnvironment(context.snapshots, checkpoints, str(socket_dir)),
+            launch_environment=LocalEnvironment(
+                context.snapshots, checkpoints, str(socket_dir), allows_container_endpoint
+            ),
             key=load_key(context.folder),
             # Not TCP: while the daemon restarts, another user could hold its port.
             url=f"unix://{socket_dir / SOCKET_NAME}",

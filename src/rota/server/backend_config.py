@@ -73,7 +73,12 @@ def _local(options: BackendOptions) -> BackendFactory:
         gpus = selected(gpus, chosen.gpus_from)
     with error_names_origin(options.found.get("checkpoints")):
         checkpoints = parse_checkpoint_dirs(chosen.checkpoints, folder=options.folder)
-    return partial(local_backend, gpus=gpus, checkpoints=checkpoints)
+    return partial(
+        local_backend,
+        gpus=gpus,
+        checkpoints=checkpoints,
+        allows_container_endpoint=chosen.allow_container_endpoint,
+    )
 
 
 def _kubernetes(options: BackendOptions) -> BackendFactory:

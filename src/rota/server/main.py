@@ -23,12 +23,14 @@ from rota.daemon.artifacts.snapshots import Snapshots
 from rota.daemon.runtime.clock import FILE_NAME as CLOCK_FILE
 from rota.daemon.runtime.clock import DaemonClock
 from rota.errors import RotaError, UnavailableError
+from rota.remains import REMAINS
 from rota.server.backend import SOCKET_DIR_NAME, Backend, BackendContext, PrunableEngine
 from rota.server.composition import Daemon, build_daemon
 from rota.server.settings import Settings
 from rota.thread_pools import CLEAN_UP, JOB_FILES
 
 log = structlog.get_logger()
+REMAINS_NAME = "remains.json"
 PRUNE_S = 3600.0
 """Pause between two deletions of unused shipped code, logs, checkpoints and ended jobs."""
 SWITCH_S = 0.001
@@ -64,6 +66,7 @@ def _cancel_on_sigterm() -> Generator[None]:
 
 
 async def _serve(settings: Settings, *, ready: Callable[[], object]) -> None:
+    await JOB_FILES.run(REMAINS.keep_in, settings.folder / REMAINS_NAME)
     snapshots = await JOB_FILES.run(Snapshots, settings.folder / "snapshots")
     context = BackendContext(settings.folder, settings.store_file, settings.listen, snapshots)
     tcp = TcpListener(settings.listen)

@@ -17,7 +17,8 @@ from rota.daemon.launch.checkpoint_dirs import CheckpointDirOwner, CheckpointDir
 from rota.daemon.launch.interface import VOLUMES, LaunchContext, same_path_mount
 from rota.daemon.launch.programs import account_of
 from rota.engines.interface import Mount
-from rota.errors import UserError
+from rota.engines.worker_environment import chooses_endpoint
+from rota.errors import UserError, shown
 from rota.store.records import Submission
 from rota.wire.jobs import JobRequest
 
@@ -29,12 +30,19 @@ class LocalEnvironment:
     snapshots: Snapshots
     checkpoints: CheckpointDirs
     socket_dir: str
+    allows_container_endpoint: bool = False
 
     def uid(self, caller: Caller) -> int:
         """Only a daemon that runs as root can use several accounts."""
         return uid_of_jobs(caller, daemon_uid=os.geteuid())
 
     def check(self, request: JobRequest) -> None:
+        if request.image and not self.allows_container_endpoint:
+            for name in filter(chooses_endpoint, request.env):
+                what = f"a job with an image may not set {shown(name)}"
+                raise RefusedError(
+                    "env", what, "ask an administrator to set 'allow_container_endpoint'"
+                )
         for mount in request.mounts:
             if mount.startswith(VOLUMES):
                 raise RefusedError("mounts", "volumes exist on a cluster only", "mount a folder")

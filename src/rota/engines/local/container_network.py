@@ -14,6 +14,8 @@ import sys
 
 from rota.engines.local.supervisor import proc
 
+START_S = 10.0
+"""How long the child may take beside the connection itself."""
 CHILD = """
 import ctypes, errno, os, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -46,13 +48,17 @@ def connect_in(pid: int, port: int, *, timeout_s: float) -> socket.socket:
     ours, childs = socket.socketpair()
     with ours, childs:
         words = [str(pid), str(port), str(timeout_s), str(childs.fileno())]
-        child = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", CHILD, *words],
-            pass_fds=[childs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
+        try:
+            child = subprocess.run(
+                [sys.executable, "-I", "-S", "-c", CHILD, *words],
+                pass_fds=[childs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+                timeout=timeout_s + START_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise TimeoutError from None
         if child.returncode:
             number = child.returncode if child.returncode > 0 else errno.EIO
             raise OSError(number, os.strerror(number))

@@ -44,6 +44,15 @@ class Tool:
     options: tuple[str, ...] = ()
     owner: tuple[int, int] | None = None
     """uid and gid for a job without an account: those of the daemon. None: the tool's default."""
+    endpoint: tuple[str, ...] = ()
+    """Options before the subcommand that choose the service of this machine, whatever the
+    submitter's own configuration says."""
+    allows_endpoint: bool = False
+    """Whether variables of the job may choose the service."""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        return self.path, *self.endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +69,22 @@ class ContainerCommand:
     """Prefix of a command line that runs another command in the same container."""
 
 
-def find() -> Tool | None:
+def find(*, allows_endpoint: bool = False) -> Tool | None:
     for name in TOOLS:
         if path := shutil.which(name):
             options = (*_limit_options(), *_init_options()) if name == "podman" else ()
             options = ("--init",) if name == "docker" else options
-            return Tool(name, path, options, owner=_owner())
+            endpoint = () if allows_endpoint else _endpoint(name)
+            return Tool(name, path, options, _owner(), endpoint, allows_endpoint)
     return None
+
+
+def _endpoint(name: str) -> tuple[str, ...]:
+    """Jobs of a daemon without root run as its own user, whose configuration may name a rootless
+    docker."""
+    if name == "podman":
+        return ("--remote=false",)
+    return ("--context=default",) if name == "docker" and os.getuid() == 0 else ()
 
 
 def _init_options() -> tuple[str, ...]:
@@ -129,7 +147,7 @@ def wrap(
         return ContainerCommand([*around, *program.argv], [], tuple(around))
     # The marker has a nonce: another daemon on this machine may have a job with the same id.
     name = f"rota-{env[MARKER].replace('/', '-')}"
-    words = [tool.path, "run", "--rm", f"--name={name}", *CONFINED]
+    words = [*tool.command, "run", "--rm", f"--name={name}", *CONFINED]
     words += ["--network=host"] if program.host_network else []
     # MPS and its clients share memory.
     words += ["--ipc=host"] if devices.uses_mps else []
@@ -139,7 +157,7 @@ def wrap(
     words += _podman_user(program) if tool.name == "podman" else _docker_user(tool, program)
     words += [*_workdir(program), program.image, *program.argv]
     return ContainerCommand(
-        words, [tool.path, "rm", "--force", name], _exec(tool, program, name=name)
+        words, [*tool.command, "rm", "--force", name], _exec(tool, program, name=name)
     )
 
 
@@ -167,7 +185,7 @@ def _exec(tool: Tool, program: Program, *, name: str) -> tuple[str, ...]:
     """Prefix that runs a command in the container. Only the variables of the session are added;
     the container has its own environment."""
     added = (f"--env={SESSION_MARKER}", "--env=TERM")
-    return (tool.path, "exec", INTERACTIVE, *added, *_workdir(program), name)
+    return (*tool.command, "exec", INTERACTIVE, *added, *_workdir(program), name)
 
 
 def _workdir(program: Program, flag: str = "--workdir") -> tuple[str, ...]:

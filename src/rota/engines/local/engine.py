@@ -54,19 +54,20 @@ class LocalEngine:
     """`root` is the engine's directory. The caller must make sure that no second engine uses it at
     the same time."""
 
-    def __init__(self, root: Path, gpus: Gpus) -> None:
+    def __init__(self, root: Path, gpus: Gpus, *, allows_container_endpoint: bool = False) -> None:
         self._root = root
         self._gpus = gpus
         self._dirs = WorkerDirs(root)
         self._workers = Workers(self._dirs)
         self._host = HostCapabilities()
+        self._allows_container_endpoint = allows_container_endpoint
         self._isolation = ErrorIsolation("files of an ended job not deleted", raises=())
 
     async def start(self, emit: EventSink) -> None:
         self._dirs.make()
         self._host = HostCapabilities(
             mps_pipe_dir=self._gpus.mps_pipe_dir(),
-            container_tool=containers.find(),
+            container_tool=containers.find(allows_endpoint=self._allows_container_endpoint),
             hierarchies=cgroup_discovery.find(cgroup_discovery.name_for(self._root)),
         )
         self.inventory()

@@ -72,6 +72,10 @@ class WorkerDirs:
     def is_stopped(self, key: WorkerKey) -> bool:
         return (self.attempt(key.job_id, key.attempt) / state_files.STOP).exists()
 
+    def requested_grace_s(self, key: WorkerKey) -> float:
+        """The grace period of the stop request; 0 without a request."""
+        return state_files.requested_grace_s(str(self.worker(key))) or 0.0
+
     def is_kill_requested(self, key: WorkerKey) -> bool:
         """Whether a kill of this worker alone was requested."""
         return (self.worker(key) / state_files.KILL).exists()

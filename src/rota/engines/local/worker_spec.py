@@ -15,11 +15,16 @@ from rota.core.model.allocation import Allocation, Slot
 from rota.core.model.commands import ChangeMembership, StartWorkers
 from rota.engines.interface import Mount, Program
 from rota.engines.local.cgroup_discovery import NONE, Hierarchies
-from rota.engines.local.containers import ContainerCommand, Devices, Tool, wrap
+from rota.engines.local.containers import (
+    ContainerCommand,
+    Devices,
+    Tool,
+    wrap,
+)
 from rota.engines.local.gpus import MPS_PIPE_DIR
 from rota.engines.local.supervisor.proc import MARKER
 from rota.engines.local.supervisor.records import WorkerKey, WorkerSpec
-from rota.engines.worker_environment import size_variables
+from rota.engines.worker_environment import chooses_endpoint, size_variables
 from rota.errors import UserError
 
 OTHER_PORTS = range(10_000, 32_000)
@@ -78,7 +83,7 @@ def _worker_spec(
     env: Mapping[str, str],
 ) -> WorkerSpec:
     account, limits = program.account, program.limits
-    own = dict(program.env) | dict(env) | _devices(slot, host)
+    own = _allowed(program, host) | dict(env) | _devices(slot, host)
     wrapped = _wrapped(program, slot, host=host, env=own)
     wanted = {"cpu": limits.cpus, "memory": limits.memory_bytes, "pids": limits.pids}
     return WorkerSpec(
@@ -103,6 +108,15 @@ def _worker_spec(
             key.flat_name, wanted=frozenset(key for key, limit in wanted.items() if limit)
         ),
     )
+
+
+def _allowed(program: Program, host: HostCapabilities) -> dict[str, str]:
+    """The variables of the job. The container tool, which runs with them, must not wait for a
+    service that the user chose."""
+    tool = host.container_tool
+    if not program.image or (tool is not None and tool.allows_endpoint):
+        return dict(program.env)
+    return {name: text for name, text in program.env.items() if not chooses_endpoint(name)}
 
 
 def _wrapped(

@@ -19,7 +19,7 @@ from rota.core.model.job import JobId
 from rota.engines.interface import EventSink
 from rota.engines.local.fork_server_client import ForkServerClient
 from rota.engines.local.idle_supervisors import IdleSupervisors, SupervisorHandle
-from rota.engines.local.orphans import kill_orphans
+from rota.engines.local.orphans import OrphanClean, kill_orphans
 from rota.engines.local.supervisor import proc
 from rota.engines.local.supervisor.records import (
     KILLED_CODE,
@@ -30,6 +30,7 @@ from rota.engines.local.supervisor.records import (
     WorkerSpec,
 )
 from rota.engines.local.worker_dirs import WorkerDirs
+from rota.remains import REMAINS
 from rota.tasks import Tasks
 from rota.thread_pools import CLEAN_UP
 
@@ -37,6 +38,8 @@ log = structlog.get_logger()
 
 POLL_S = 0.02
 """Poll interval for the short time between the fork of a supervisor and its first record."""
+STUCK_S = 180.0
+"""A supervisor that takes so much longer than the grace period to end a worker is stuck."""
 TRY_AGAIN_S = 1.0
 """Retry interval while the machine has no free file descriptor, process or disk space."""
 
@@ -97,6 +100,7 @@ class Workers:
             self._report_end(key, exit_record)
         elif watched := self._watched.get(key):
             watched.send(signal.SIGTERM)
+            self._kill_if_stuck(key, watched)
         elif identity := self._dirs.supervisor(key):
             self._watch(key, identity)
         else:
@@ -105,6 +109,18 @@ class Workers:
     def adopt(self, key: WorkerKey) -> None:
         """Watch a worker of an earlier daemon."""
         self._isolated(key, lambda: self.resume(key, is_found=True))
+
+    def _kill_if_stuck(self, key: WorkerKey, supervisor: SupervisorHandle) -> None:
+        """Kill the supervisor if it has not ended the worker long after the grace period. This
+        daemon then ends the processes of the worker."""
+
+        def kill() -> None:
+            if self._watched.get(key) is supervisor and supervisor.key == key:
+                log.error("supervisor stuck, killed", worker=key.folder)
+                supervisor.send(signal.SIGKILL)
+
+        grace_s = self._dirs.requested_grace_s(key)
+        asyncio.get_running_loop().call_later(grace_s + STUCK_S, kill)
 
     def resume(self, key: WorkerKey, *, is_found: bool = False) -> None:
         """Watch a worker, whatever its state, and report that state. `is_found`: report a running
@@ -259,12 +275,22 @@ class Workers:
                 return
             await asyncio.sleep(POLL_S)
         with lock:
-            spec, n_ended = self._dirs.spec(key), 0
-            if spec is not None:
-                n_ended = await CLEAN_UP.run(kill_orphans, spec)
+            done = OrphanClean(0)
+            if spec := self._dirs.spec(key):
+                done = await self._kill_orphans(key, spec)
             exit_record = self._dirs.exit_record(key) or self._lost(key, reason)
-            exit_record = self._settle(key, exit_record._replace(n_left_behind=n_ended))
+            exit_record = exit_record._replace(n_left_behind=done.n_ended, remains=done.remains)
+            exit_record = self._settle(key, exit_record)
         self._report_end(key, exit_record)
+
+    async def _kill_orphans(self, key: WorkerKey, spec: WorkerSpec) -> OrphanClean:
+        """Kill the processes of a worker. Its GPUs are free when none is left."""
+        what = f"processes of {_name(key)}"
+        while (done := await CLEAN_UP.run(kill_orphans, spec)).n_left:
+            REMAINS.record(what, f"{done.n_left} do not end after SIGKILL; its GPUs stay occupied")
+            await asyncio.sleep(TRY_AGAIN_S)
+        REMAINS.forget(what)
+        return done
 
     def _lost(self, key: WorkerKey, reason: str) -> ExitRecord:
         """A supervisor writes its file before it starts the worker. Without the file, nothing ran:
@@ -325,6 +351,8 @@ class Workers:
     def _report_end(self, key: WorkerKey, exit_record: ExitRecord) -> None:
         job_id, attempt, worker = JobId(key.job_id), key.attempt, key.worker
         reason, ago_s = exit_record.reason, _ended_ago_s(exit_record)
+        if exit_record.remains:
+            REMAINS.record(f"the container of {_name(key)}", exit_record.remains)
         if exit_record.is_lost:
             self._emit(WorkersLost(job_id, attempt, frozenset({worker}), reason, ago_s=ago_s))
         else:
@@ -370,6 +398,10 @@ async def _retry(key: WorkerKey, operation: Callable[[], Awaitable[None]]) -> No
                 )
             last = problem
         await asyncio.sleep(TRY_AGAIN_S)
+
+
+def _name(key: WorkerKey) -> str:
+    return f"worker {key.worker} of job {key.job_id}, attempt {key.attempt}"
 
 
 def _ignore_event(_: Event) -> None:

@@ -146,3 +146,13 @@ def test_an_unreadable_request_of_one_job_does_not_end_the_pruning() -> None:
     store: Any = SimpleNamespace(submission=programs.get)
     asyncio.run(Launcher(reader, store, site=site).prune_snapshots(keep_workdir_s=1.0))
     assert pruned == [({(2, "x")}, {1}), {"a", "b"}]
+
+
+def test_a_request_may_not_choose_the_service_of_its_container() -> None:
+    nothing: Any = None
+    request = JobRequest(command=["p"], image="i", env={"DOCKER_HOST": "unix:///own"})
+    environment = LocalEnvironment(nothing, nothing, "")
+    with pytest.raises(UserError, match="may not set DOCKER_HOST; ask an administrator"):
+        environment.check(request)
+    environment.check(replace(request, image=""))
+    replace(environment, allows_container_endpoint=True).check(request)

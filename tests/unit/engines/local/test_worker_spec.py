@@ -122,3 +122,24 @@ def test_a_user_who_occupies_all_loopback_ports_stops_no_start(
 
     monkeypatch.setattr(worker_spec.socket, "socket", OccupiedSocket)
     assert worker_spec.pick_free_port() in worker_spec.OTHER_PORTS
+
+
+def test_a_user_does_not_choose_the_service_of_a_container() -> None:
+    env = {"DOCKER_HOST": "unix:///silent", "CONTAINERS_CONF": "/home/ada/c", "MINE": "x"}
+    program = Program(("p",), image="i", env=env)
+    tool = Tool("docker", "/d", endpoint=("--context=default",))
+    [spec] = specs(program, Slot(NODE), host=HostCapabilities(container_tool=tool))
+    assert spec.argv[:3] == ["/d", "--context=default", "run"]
+    assert spec.cleanup[:3] == ["/d", "--context=default", "rm"]
+    assert spec.inside[:3] == ("/d", "--context=default", "exec")
+    assert "MINE" in spec.env
+    assert not {"DOCKER_HOST", "CONTAINERS_CONF"} & set(spec.env)
+    assert not any("DOCKER_HOST" in word for word in spec.argv)
+
+
+def test_a_setting_lets_users_choose_the_service_of_a_container() -> None:
+    program = Program(("p",), image="i", env={"DOCKER_HOST": "unix:///own"})
+    tool = Tool("docker", "/d", allows_endpoint=True)
+    [spec] = specs(program, Slot(NODE), host=HostCapabilities(container_tool=tool))
+    assert spec.env["DOCKER_HOST"] == "unix:///own"
+    assert "--env=DOCKER_HOST" in spec.argv

@@ -71,6 +71,8 @@ class WorkerSpec(NamedTuple):
     pids_max: int = 0
     inside: tuple[str, ...] | list[str] = ()
     """Prefix of a command line that runs a command in the worker's container."""
+    cleanup_s: float = 60.0
+    """The cleanup command is killed after this time."""
 
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> WorkerSpec | None:
@@ -101,6 +103,8 @@ class ExitRecord(NamedTuple):
     boot_id: str = ""
     ended_boot_s: float = 0.0
     """The end as time since this boot, which no change of the wall clock reaches."""
+    remains: str = ""
+    """What the clean-up left behind, for an administrator."""
 
     @classmethod
     def of_json(cls, value: dict[str, Any] | None) -> ExitRecord:

@@ -118,6 +118,7 @@ class Supervisor:
         self._kill_at = math.inf
         self._is_killed = False
         self._n_left_behind = 0
+        self._remains = ""
         self._report_start_at = math.inf
         self._is_listening = False
         self._poll = select.poll()
@@ -307,15 +308,25 @@ class Supervisor:
         self._kill_at = time.monotonic() + KILL_AGAIN_S
 
     def _clean_up(self) -> None:
-        """Run the cleanup command and wait without a limit: the container may hold the GPU."""
+        """Run the cleanup command, for a limited time: the container tool may wait for a daemon
+        that does not answer. Then wait without a limit until no process of the container is left,
+        because it may hold the GPU."""
         pid = os.fork()
         if pid == 0:
             null = os.open(os.devnull, os.O_WRONLY)
             spec = self._spec._replace(argv=self._spec.cleanup, workdir="/", cgroups={})
             exec_worker(spec, stdio=Stdio.of_output(null), status_fd=null)
-        os.waitpid(pid, 0)
+        if not _wait_for(pid, self._spec.cleanup_s):
+            command = " ".join(self._spec.cleanup)
+            self._remains = f"'{command}' did not end within {self._spec.cleanup_s:g} s"
         while self._has_descendants():
             self._kill()
+            time.sleep(KILL_AGAIN_S)
+        if self._remains:
+            # Processes of a container need not be descendants.
+            while proc.with_marker(self._spec.marker):
+                kill_tree.kill_all(lambda: proc.with_marker(self._spec.marker))
+                time.sleep(KILL_AGAIN_S)
 
     def _drain(self) -> None:
         """Read the rest of the pipes."""
@@ -335,6 +346,7 @@ class Supervisor:
             ended_s=time.time(),
             cpu_s=self._main.cpu_s,
             max_rss_bytes=self._main.max_rss_bytes,
+            remains=self._remains,
         )
         if self._exec_error:
             return exit_reason.never_ran(exit_record, self._exec_error)
@@ -365,3 +377,13 @@ class Supervisor:
         poll = select.poll()
         poll.register(self._daemon_fd, 0)
         return not poll.poll(0)
+
+
+def _wait_for(pid: int, limit_s: float) -> bool:
+    """Wait for a child; False if it does not end in time."""
+    poll = select.poll()
+    pidfd = os.pidfd_open(pid)
+    poll.register(pidfd, select.POLLIN)
+    has_ended = bool(poll.poll(limit_s * 1000))
+    os.close(pidfd)
+    return has_ended
