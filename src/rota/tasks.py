@@ -9,9 +9,11 @@ loop from the other items. `in_thread` runs a blocking call in a thread.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
+from queue import SimpleQueue
 from typing import TypeVar
 
 import structlog
@@ -20,7 +22,10 @@ from rota.errors import RotaError
 
 log = structlog.get_logger()
 MAX_LOGGED_ERRORS = 1000
+MAX_IDLE_THREADS = 16
 TaskCoroutine = Coroutine[None, None, None]
+Delivery = Callable[[], None]
+Call = Callable[[], Delivery]
 FailureCallback = Callable[[BaseException], None]
 T = TypeVar("T")
 
@@ -113,11 +118,14 @@ class ErrorIsolation:
     """Keeps an error with one item of a loop from the other items.
 
     Logs the error with the event `what` and the item's labels: once, until the item raises another
-    error or succeeds. A `RotaError` is not a bug and is raised to the caller.
+    error or succeeds. Errors of the types `raises` concern all items and are raised to the caller.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(
+        self, what: str, *, raises: type[Exception] | tuple[type[Exception], ...] = RotaError
+    ) -> None:
         self._what = what
+        self._raises = raises
         self._logged: dict[tuple[str, ...], str] = {}
 
     @contextmanager
@@ -126,7 +134,7 @@ class ErrorIsolation:
         key = tuple(labels.values())
         try:
             yield
-        except RotaError:
+        except self._raises:
             raise
         except Exception as error:
             if self._logged.get(key) != repr(error):
@@ -140,7 +148,7 @@ class ErrorIsolation:
 
 async def in_thread(work: Callable[[], T]) -> T:
     """Run a blocking call in a daemon thread and return its result. Unlike `asyncio.to_thread`, it
-    does not delay the end of the process."""
+    does not delay the end of the process, and blocked calls do not use up the threads."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -149,14 +157,41 @@ async def in_thread(work: Callable[[], T]) -> T:
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: None if done.done() else put())
 
-    def run() -> None:
+    def run() -> Delivery:
         try:
             found = work()
         except Exception as error:  # noqa: BLE001 - raised again in the caller
             failure = error
-            deliver(lambda: done.set_exception(failure))
-        else:
-            deliver(lambda: done.set_result(found))
+            return lambda: deliver(lambda: done.set_exception(failure))
+        return lambda: deliver(lambda: done.set_result(found))
 
-    threading.Thread(target=run, daemon=True).start()
+    try:
+        _idle_threads.pop().put(run)
+    except IndexError:
+        threading.Thread(target=_run_calls, args=(run,), daemon=True).start()
     return await done
+
+
+_idle_threads: list[SimpleQueue[Call]] = []
+"""The queue of each thread that waits for another call: the start of a thread costs more CPU time
+than most calls."""
+os.register_at_fork(after_in_child=_idle_threads.clear)
+
+
+def _run_calls(call: Call) -> None:
+    """Run a call, then others as they come, unless enough threads wait for one."""
+    own: SimpleQueue[Call] = SimpleQueue()
+    while _run_call(call, own):
+        del call  # It holds the arguments.
+        call = own.get()
+
+
+def _run_call(call: Call, own: SimpleQueue[Call]) -> bool:
+    """Returns whether the thread is to wait for another call. It is known as idle before the caller
+    has the result, so that the caller's next call finds it."""
+    deliver = call()
+    is_idle = len(_idle_threads) < MAX_IDLE_THREADS
+    if is_idle:
+        _idle_threads.append(own)
+    deliver()
+    return is_idle

@@ -1,13 +1,14 @@
 """Failures of background tasks, and isolation of errors."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from rota.errors import UnavailableError
-from rota.tasks import ErrorIsolation, Tasks
+from rota.tasks import ErrorIsolation, Tasks, in_thread
 
 
 async def dies() -> None:
@@ -120,3 +121,33 @@ def test_an_isolated_error_is_logged_once_and_the_others_continue() -> None:
 def test_what_is_said_in_words_is_no_bug() -> None:
     with pytest.raises(UnavailableError), ErrorIsolation("not looked at").of(job="a"):
         raise UnavailableError("the disk is full")
+
+
+def test_one_thread_runs_calls_one_after_the_other() -> None:
+    async def scenario() -> None:
+        first = await in_thread(threading.get_ident)
+        assert [await in_thread(threading.get_ident) for _ in range(3)] == [first] * 3
+        assert first != threading.get_ident()
+
+    asyncio.run(scenario())
+
+
+def test_a_blocked_call_delays_no_other_call() -> None:
+    async def scenario() -> None:
+        gate = threading.Event()
+        blocked = asyncio.ensure_future(in_thread(gate.wait))
+        await asyncio.sleep(0)
+        await in_thread(gate.set)
+        assert await blocked
+
+    asyncio.run(scenario())
+
+
+def test_a_thread_survives_a_call_that_raises() -> None:
+    async def scenario() -> None:
+        first = await in_thread(threading.get_ident)
+        with pytest.raises(ZeroDivisionError):
+            await in_thread(lambda: 1 // 0)
+        assert await in_thread(threading.get_ident) == first
+
+    asyncio.run(scenario())

@@ -32,7 +32,9 @@ def wait_for_end(rota: Client, job: str) -> tuple[JobView, int]:
 
 
 def _report_failure(rota: Client, ended: JobView) -> int:
-    reason = f": {ended.reason}" if ended.reason else ""
+    from rota.cli.output.jobs import without_search_path
+
+    reason = f": {without_search_path(ended.reason)}" if ended.reason else ""
     print_err(f"job {ended.id} ({ended.name}) {ended.state}{reason}")
     if ended.state == "cancelled":
         return CANCELLED

@@ -131,10 +131,7 @@ class ClusterService:
             usage=self._usage(),
             scheduling=self.stall,
             flags=dict(self._flags),
-            warnings=[
-                *(each for node in nodes if (each := self._missing_gpus(node))),
-                *self._controller.recovery_warnings,
-            ],
+            warnings=self._warnings(),
         )
 
     def settings(self, caller: Caller) -> list[SettingView]:
@@ -154,6 +151,16 @@ class ClusterService:
         if setting.name != "policy" or self.policy == self._first_policy:
             return setting
         return replace(setting, value=self.policy, origin=str(self._policy_file))
+
+    def _warnings(self) -> list[str]:
+        controller = self._controller
+        missing = [self._missing_gpus(node) for node in controller.nodes.values()]
+        unreadable = [
+            f"job {job_id} cannot be read from the store and does not run ({reason}); restore a"
+            " backup, or use the version of rota that wrote the job"
+            for job_id, reason in controller.unreadable_jobs.items()
+        ]
+        return [*filter(None, missing), *unreadable, *controller.recovery_warnings]
 
     def _missing_gpus(self, node: Node) -> str:
         """A sentence about the GPUs that the node does not see while jobs hold them."""
@@ -254,11 +261,12 @@ class ClusterService:
 
     def _requeue_running(self, caller: Caller) -> None:
         """Hold and release each job in one write, so that no crash leaves a job on hold."""
-        controller = self._controller
+        controller, user = self._controller, caller.user
+        reason = f"back in the queue: the daemon is stopped by {user}"
         for job in list(controller.jobs.values()):
             if isinstance(job.phase, Starting | Running):
-                events = (JobHeld(job.id, caller.user), JobReleased(job.id, caller.user))
-                controller.apply_events(events, (), actor=caller.user)
+                events = (JobHeld(job.id, user, reason), JobReleased(job.id, user, reason))
+                controller.apply_events(events, (), actor=user)
 
 
 def _is_variable(setting: SettingView) -> bool:

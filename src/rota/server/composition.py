@@ -177,6 +177,7 @@ class _Composition:
             WorkerCredentials(self._backend.url, self._tokens),
             self._snapshots,
             self._backend.launch_environment,
+            self._settings.priority_limits,
         )
 
     @cached_property
@@ -256,6 +257,7 @@ class _Composition:
             store=self._store,
             sources=sources,
             clock=self._clock,
+            priority_limits=self._settings.priority_limits,
         )
 
     @cached_property

@@ -183,10 +183,7 @@ async def _leading_backend(
     cluster = engine.cluster
     key = await resources.key()
     claims = await own_claims(cluster)
-    local = await asyncio.to_thread(SqliteStore, context.store_file)
-    store = KubernetesStore(
-        local, resources, key=key, nodes=engine.inventory, ignore_jobs=engine.ignore_jobs
-    )
+    store = await _store(context, engine, resources=resources, key=key)
     handles = ClusterHandles(cluster, resources, store, key)
     url = url_of(config.workers.advertise, context.listen)
     _warn_if_unreachable(url)
@@ -212,6 +209,24 @@ async def _leading_backend(
         )
     finally:
         await asyncio.to_thread(store.close)
+
+
+async def _store(
+    context: BackendContext,
+    engine: KubernetesEngine,
+    *,
+    resources: TrainingJobClient,
+    key: bytes,
+) -> KubernetesStore:
+    local = await asyncio.to_thread(SqliteStore, context.store_file)
+    return KubernetesStore(
+        local,
+        resources,
+        key=key,
+        nodes=engine.inventory,
+        ignore_jobs=engine.ignore_jobs,
+        know_external_pods=engine.know_external_pods,
+    )
 
 
 @dataclass(frozen=True, slots=True)

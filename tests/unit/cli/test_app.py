@@ -27,6 +27,7 @@ WITH_DAEMON = {
     "hold": ["bert"],
     "release": ["bert"],
     "resize": ["bert", "2"],
+    "edit": ["bert", "--priority", "5"],
     "resubmit": ["bert"],
     "wait": ["bert"],
     "logs": ["bert"],
@@ -57,6 +58,7 @@ WITHOUT_DAEMON = {
     "completion",
     "policy list",
     "policy decide",
+    "projects divide",
     "context add",
     "context use",
     "context list",
@@ -109,6 +111,7 @@ def test_commands_with_results_have_json(name: str):
         "cp",
         "completion",
         "policy decide",
+        "projects divide",
     }
     silent |= {"store backup", "store migrate"}
     options = {flag for each in EVERY[name].options for flag in each.flags}

@@ -1,4 +1,4 @@
-"""Jobs: submit, list, show, cancel, hold, release, resize, resubmit, move."""
+"""Jobs: submit, list, show, cancel, hold, release, edit, resize, resubmit, move."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rota.api.strict_json import StrictRoute
 from rota.core.lifecycle.states import JobState
 from rota.daemon.jobs.job_selection import JobAction
 from rota.store.records import JobFilter
-from rota.wire.job_changes import ChangedJobs, JobSelection
+from rota.wire.job_changes import ChangedJobs, JobEdit, JobSelection
 from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
 from rota.wire.moves import MoveRequest
 from rota.wire.submit_plan import SubmitPlan
@@ -240,6 +240,15 @@ async def release(
     return json_response(
         await job_service.change_one(caller, word, action=JobAction.RELEASE, reason=reason)
     )
+
+
+@router.patch(
+    "/{word}", response_model=list[JobView], summary="Edit a job, or all jobs of an array"
+)
+async def edit(
+    word: NameOrId, body: JobEdit, *, services: ServicesDep, caller: CallerDep
+) -> Response:
+    return json_response(await services.job_service.edit(caller, word, edit=body))
 
 
 @router.post("/{word}/resize", response_model=JobView, summary="Set the number of GPUs of a job")

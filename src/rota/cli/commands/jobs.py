@@ -157,8 +157,14 @@ def _watch(rota: Client, fetch: Callable[[], JobList]) -> None:
     live(lines, changes=rota.events())
 
 
-@command("show", JOB, JSON)
-def show(*, job: str, as_json: bool) -> None:
+@command(
+    "show",
+    JOB,
+    flag("--env", name="has_env", text="Show the values of environment variables, not of secrets."),
+    flag("--file", name="as_file", text="Print the job file that submits the same job."),
+    JSON,
+)
+def show(*, job: str, has_env: bool, as_file: bool, as_json: bool) -> None:
     """Show the details of a job, such as why it waits. For an array, list its jobs."""
     from rota.cli.output.console import print_json
     from rota.cli.output.jobs import details_object, print_details, print_jobs
@@ -173,9 +179,16 @@ def show(*, job: str, as_json: bool) -> None:
             print_jobs(rota.named(job), as_json=as_json)
             return
     if as_json:
-        print_json(details_object(details))
+        print_json(details_object(details, has_env=has_env))
+    elif as_file:
+        from rota.cli.job_file import job_file_lines, without_secrets
+
+        request, secrets = without_secrets(details.request)
+        print_out("\n".join(job_file_lines(request)))
+        if secrets:
+            print_err(f"left out secret variables: {', '.join(secrets)}; pass them with --env NAME")
     else:
-        print_details(details)
+        print_details(details, has_env=has_env)
 
 
 @command("story", JOB, JSON)

@@ -1,6 +1,6 @@
-"""`rota submit`: submits jobs from flags or from a job file.
+"""`rota submit` and `rota edit`: jobs from flags or from a job file, and changes of jobs by flags.
 
-The flags that describe the job come from the table of job fields, `rota.wire.job_request`.
+The flags that describe a job come from the table of job fields, `rota.wire.job_request`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from rota.cli import complete
 from rota.cli.command import CommandArgument, CommandOption, command, decimal, flag, whole
-from rota.cli.options import JSON, TO
+from rota.cli.options import JOB, JSON, TO
 from rota.cli.output.console import print_err, print_json_line, print_out
 from rota.errors import MAX_SHOWN_PATH_CHARS, UserError, shown
-from rota.wire.job_request import GROUPS, JobField, job_fields
+from rota.wire.job_request import GROUPS, JobField, edit_fields, job_fields
 
 if TYPE_CHECKING:
     from rota.cli.command import Completer
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from rota.wire.job_view import JobView
     from rota.wire.moves import MoveRequest
 
+REMOVABLE = ("time_limit", "memory", "gpu_types")
+"""The limits that `rota edit` removes with the word 'none'."""
 LOCAL_ENGINE = "local"
 """The engine whose jobs see the folders of the daemon's machine."""
 
@@ -202,8 +204,6 @@ def _requests(flags: SubmitFlags) -> list[JobRequest]:
     from rota.config.load import Sources, submit_settings
 
     given = dict(flags.job)
-    if not given.get("name", "-"):
-        raise UserError("--name is empty", "give a name, or leave out --name")
     env = _variables(given.pop("env", []))
     defaults = submit_settings(Sources(current_folder())).submit()
     default_env: dict[str, str] = defaults.pop("env", {})
@@ -328,4 +328,33 @@ def _print_unfinished(ids: list[str]) -> None:
         print_err(f"{len(ids)} jobs are still running; 'rota cancel {' '.join(ids)}' cancels them")
 
 
-COMMANDS = (submit,)
+@command(
+    "edit",
+    JOB,
+    *(_job_option(each) for each in edit_fields().values()),
+    JSON,
+    epilog="While a job runs, only its name, priority, time limit and retries change. The value"
+    " 'none' removes a limit. Example: rota edit bert --time-limit 6h --priority 5.",
+)
+def edit(*, job: str, as_json: bool, **values: Any) -> None:
+    """Change a job that has not ended, or all such jobs of an array."""
+    from rota.cli.output.jobs import print_job_objects, print_jobs
+    from rota.client import Client
+    from rota.wire.job_changes import JobEdit
+
+    given = {name: value for name, value in values.items() if value is not None}
+    if not given:
+        flags = ", ".join(max(each.info.flags, key=len) for each in edit_fields().values())
+        raise UserError("nothing to change", f"give at least one of {flags}")
+    for name, value in given.items():
+        if name in REMOVABLE and value in ("none", ["none"]):
+            given[name] = type(value)()
+    with Client() as rota:
+        edited = rota.edit(job, JobEdit(**given))
+    if as_json:
+        print_job_objects(edited)
+    else:
+        print_jobs(edited, as_json=False)
+
+
+COMMANDS = (submit, edit)

@@ -28,7 +28,7 @@ class ClusterOverview:
 def as_dict(overview: ClusterOverview) -> dict[str, object]:
     return {
         "status": asdict(overview.status),
-        "nodes": [asdict(node) for node in overview.nodes],
+        "nodes": [nodes.node_object(node) for node in overview.nodes],
         "jobs": [job_object(job) for job in overview.jobs],
     }
 

@@ -57,6 +57,11 @@ class FeasibilityChecker:
         return self._known[needs]
 
 
+def checker_of(nodes: Iterable[Node]) -> FeasibilityChecker:
+    """The checker of these nodes with all their resources."""
+    return FeasibilityChecker([with_full_capacity(node) for node in nodes])
+
+
 def with_full_capacity(node: Node) -> Node:
     """The node with all its resources: healthy, and free of other workloads."""
     best = node.whole

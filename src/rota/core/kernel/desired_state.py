@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rota.core.model.allocation import Allocation, Slot
-from rota.core.model.job import Job, JobId, JobSpec, Running, Starting
+from rota.core.model.job import ActivePhase, Job, JobId, JobSpec, Running, Starting
 from rota.core.model.node import Node, NodeId
 from rota.core.placement.capacity import ClusterCapacity
 from rota.core.placement.wish import Demand, demand_of
@@ -102,8 +102,10 @@ class DesiredState:
         """The GPUs that are still held by workers that the plan has moved or stopped."""
         found: dict[NodeId, set[int]] = defaultdict(set)
         for job in jobs:
+            if not isinstance(job.phase, ActivePhase):
+                continue
             held, planned = job.members, self.allocations.get(job.id, ())
-            if held and held is not planned:
+            if held is not planned:
                 for slot in held:
                     if slot.gpus and slot not in planned:
                         found[slot.node].update(slot.gpus)

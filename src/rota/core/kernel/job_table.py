@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from rota.core.estimation.service_time import with_lost_work
-from rota.core.explain.preemptors import Preemptors
+from rota.core.explain.preemptors import Preemptors, resize_text
 from rota.core.kernel.desired_state import DesiredState
 from rota.core.kernel.ledger import Ledger
 from rota.core.lifecycle.commands_for import (
@@ -38,10 +38,13 @@ from rota.core.lifecycle.transitions import UNSUCCESSFUL_STATES, Reaction, Trans
 from rota.core.model.allocation import Allocation, added_slots
 from rota.core.model.effects import Effects, Transition
 from rota.core.model.events import (
+    Bug,
+    JobEdited,
     JobEvent,
-    JobPrioritised,
     JobResized,
     StartFailed,
+    WorkersExited,
+    WorkersLost,
     WorkerSlow,
     WorkersSilent,
 )
@@ -57,10 +60,13 @@ from rota.core.model.job import (
     Stopping,
 )
 from rota.core.model.node import Node, NodeId
+from rota.errors import internal_error_message
 
 RESUMABLE_PURPOSES = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.LOST)
 """Purposes of a stop after which a job may start again at once."""
-RESTARTS = "restarts at its new size"
+BUG = Bug.__name__
+"""The cause, in the history of a job, of what follows from an error of rota itself."""
+HELD_AFTER_BUG = "held because of a bug in rota"
 ADOPTION = "adopted from the record of its start, which the store has lost"
 
 
@@ -112,7 +118,11 @@ class JobTable:
         self._index_dependencies(job)
         self.timers.set(job)
         self.ledger.book(job.members, job.spec)
-        effects.commands += commands_to_resend(job)
+        try:
+            effects.commands += commands_to_resend(job)
+        except Exception as error:  # noqa: BLE001 - recorded in the effects
+            effects.errors.append(error)
+            self._hold_or_note(job, effects, bug=internal_error_message(error))
 
     def note_adoption(self, adopted: AdoptedJob, effects: Effects) -> None:
         """Write a restored job that the store had lost, or of which it had lost the newest
@@ -136,7 +146,11 @@ class JobTable:
         job = self.jobs.get(event.job_id)
         if job is None:
             return
-        reaction = react(job, event, now=effects.now)
+        try:
+            reaction = react(job, event, now=effects.now)
+        except Exception as error:  # noqa: BLE001 - recorded in the effects
+            self._fail_to_react(job, event, effects=effects, error=error)
+            return
         if reaction.job is not job:
             self.put(reaction.job, effects)
         # A job that may not be as large as it is must shrink, whatever the event was.
@@ -144,10 +158,21 @@ class JobTable:
         if reaction.trigger is not None:
             self.follow_trigger(reaction, effects, cause=type(event).__name__)
         elif reaction.reason:
-            self.wants_round |= isinstance(event, JobResized | JobPrioritised)
+            self.wants_round |= isinstance(event, JobResized | JobEdited)
             self._note(job, effects, cause=type(event).__name__, reason=reaction.reason)
+            if isinstance(event, JobEdited) and not job.is_active:
+                # The planned slots may not fit what the job needs now.
+                self.desired.drop(job)
+                self.reconcile(job.id, effects)
             if isinstance(event, StartFailed):
                 effects.commands += kill_commands(job, event)
+        else:
+            self._act_on(job, event, effects=effects)
+
+    def _act_on(self, job: Job, event: JobEvent, *, effects: Effects) -> None:
+        """Handle an event that leads to no other state by itself."""
+        if isinstance(event, Bug) and event.attempt == job.attempt:
+            self._hold_or_note(job, effects, bug=event.reason)
         elif isinstance(event, WorkerSlow) and event.attempt == job.attempt:
             self._move(job, event, effects=effects)
         elif isinstance(event, WorkersSilent) and (killing := kill_commands(job, event)):
@@ -249,7 +274,14 @@ class JobTable:
         effects: Effects,
     ) -> None:
         """Enter a state: store the job and a history row, and collect the commands."""
-        job = enter(before, state, context=context)
+        try:
+            job = enter(before, state, context=context)
+        except Exception as error:
+            if cause == BUG:
+                raise
+            effects.errors.append(error)
+            self._hold_after_internal_error(before, effects, bug=internal_error_message(error))
+            return
         self.put(job, effects)
         row = Transition(
             context.now, job.id, job.attempt, before.state, job.state, cause, context.reason
@@ -296,17 +328,43 @@ class JobTable:
             trigger, reason = end
             self.follow_trigger(Reaction(job, trigger, reason), effects, cause="JobEnded")
 
+    def _fail_to_react(
+        self, job: Job, event: JobEvent, *, effects: Effects, error: Exception
+    ) -> None:
+        """Hold a job whose reaction to an event fails. Exits count even so: a job that stops after
+        such an error is held when all its workers have exited."""
+        effects.errors.append(error)
+        bug, phase = internal_error_message(error), job.phase
+        if not isinstance(event, WorkersExited | WorkersLost) or not isinstance(phase, Stopping):
+            self._hold_or_note(job, effects, bug=bug)
+        elif event.attempt == job.attempt:
+            gone = event.codes if isinstance(event, WorkersExited) else event.workers
+            job = replace(
+                job, phase=replace(phase, exits={**phase.exits, **dict.fromkeys(gone, -1)})
+            )
+            if isinstance(job.phase, Stopping) and job.phase.exits.keys() >= set(job.numbers):
+                context = TransitionContext(effects.now, f"{HELD_AFTER_BUG}: {bug}", Purpose.HOLD)
+                self._enter(job, JobState.HELD, context=context, cause=BUG, effects=effects)
+            else:
+                self.put(job, effects)
+
+    def _hold_or_note(self, job: Job, effects: Effects, *, bug: str) -> None:
+        """Hold the job. A job whose workers are being stopped continues to stop."""
+        if isinstance(job.phase, Stopping) and job.phase.insists_at_s is None:
+            self._note(job, effects, cause=BUG, reason=f"a bug in rota: {bug}")
+        else:
+            self._hold_after_internal_error(job, effects, bug=bug)
+
     def _hold_after_internal_error(self, job: Job, effects: Effects, *, bug: str) -> None:
-        """Hold the job after an unlisted transition; stop its workers first, if it has any."""
-        context = TransitionContext(
-            effects.now, f"held because of a bug in rota: {bug}", Purpose.HOLD
-        )
+        """Hold the job after an unlisted transition or another bug; stop its workers first, if it
+        has any."""
+        context = TransitionContext(effects.now, f"{HELD_AFTER_BUG}: {bug}", Purpose.HOLD)
         if not isinstance(job.phase, ActivePhase):
-            self._enter(job, JobState.HELD, context=context, cause="Bug", effects=effects)
+            self._enter(job, JobState.HELD, context=context, cause=BUG, effects=effects)
             return
         # Forget the recorded exits: the stop command makes the engine report them again.
         unheard = replace(job, hears=False, phase=replace(job.phase, exits={}))
-        self._enter(unheard, JobState.STOPPING, context=context, cause="Bug", effects=effects)
+        self._enter(unheard, JobState.STOPPING, context=context, cause=BUG, effects=effects)
         if isinstance(job.phase, Stopping) and job.phase.insists_at_s is None:
             effects.commands.append(stop_command(unheard))
 
@@ -334,10 +392,13 @@ class JobTable:
             case Starting() | Running() if not wanted:
                 reason = preemptors.reason(job) if preemptors else "preempted"
                 self._stop(job, Purpose.PREEMPT, effects=effects, reason=reason)
-            case Starting(allocation=held) if wanted != held:
-                self._stop(job, Purpose.RESIZE, effects=effects, reason=RESTARTS)
-            case Running(allocation=held, joining=()) if wanted != held:
-                self._resize(job, wanted, effects=effects)
+            case Starting(allocation=held) | Running(allocation=held, joining=()) if wanted != held:
+                reason = (
+                    preemptors.resize_reason(job, wanted)
+                    if preemptors
+                    else resize_text(job, wanted)
+                )
+                self._resize(job, wanted, effects=effects, reason=reason)
             case _:
                 pass
 
@@ -359,23 +420,23 @@ class JobTable:
     def _stop(self, job: Job, purpose: Purpose, *, effects: Effects, reason: str) -> None:
         self.follow_trigger(Reaction(job, Trigger.STOP, reason, purpose), effects, cause="Plan")
 
-    def _resize(self, job: Job, wanted: Allocation, *, effects: Effects) -> None:
+    def _resize(self, job: Job, wanted: Allocation, *, effects: Effects, reason: str) -> None:
         """Resize in place if the job supports it and the new slots are free; else stop the job to
         restart it."""
-        assert isinstance(job.phase, Running)
         joining = added_slots(job.allocation, wanted)
-        why = str(size_reason(job, job.spec.units_in(wanted), now=effects.now) or "")
-        if not job.spec.mode.resizes_in_place:
-            reason = f"{RESTARTS}; {why}" if why else RESTARTS
+        units = job.spec.units_in(wanted)
+        if units != job.units and (why := size_reason(job, units, now=effects.now)):
+            reason = f"{resize_text(job, wanted)}: {why}"
+        if not isinstance(job.phase, Running) or not job.spec.mode.resizes_in_place:
             self._stop(job, Purpose.RESIZE, effects=effects, reason=reason)
         elif job.phase.exits:
             pass  # The job is about to end by itself.
         elif self.ledger.has_room(joining, job.spec, nodes=self.nodes):
-            resize = Reaction(job, Trigger.RESIZE, why, allocation=wanted)
+            resize = Reaction(job, Trigger.RESIZE, reason, allocation=wanted)
             self.follow_trigger(resize, effects, cause="Plan")
         elif self.ledger.has_room_without(job.members, wanted, spec=job.spec, nodes=self.nodes):
             # Only the job itself holds the slots that it needs.
-            self._stop(job, Purpose.RESIZE, effects=effects, reason=RESTARTS)
+            self._stop(job, Purpose.RESIZE, effects=effects, reason=reason)
         else:
             self._waiting[job.id] = None
 

@@ -39,8 +39,10 @@ class JobFiles:
         job. The caller must own the job. Closing the generator ends `tar`."""
         target = _checked(path)
         kept = await asyncio.to_thread(self._kept_files, caller, word)
+        if not kept.workdir and not target.name:
+            raise UserError("the job had no working directory", "write an absolute path")
         folder = PurePosixPath(kept.workdir or "/") / target.parent
-        archive = _Archive(str(folder), target.name, account=kept.account)
+        archive = _Archive(str(folder), target.name or ".", account=kept.account)
         try:
             # A small archive is read whole, so that an error of `tar` becomes an error response.
             first = await asyncio.to_thread(archive.read)
@@ -117,7 +119,9 @@ async def _pieces(archive: _Archive, first: bytes) -> AsyncGenerator[bytes]:
 
 
 def _checked(path: str) -> PurePosixPath:
+    """The path; `.` is the working directory."""
     target = PurePosixPath(path)
-    if target.name in ("", "..") or "\0" in path or len(path.encode()) > MAX_PATH_BYTES:
+    names_none = target.name in ("", "..") and target != PurePosixPath()
+    if names_none or "\0" in path or len(path.encode()) > MAX_PATH_BYTES:
         raise UserError(f"{shown(path)!r} names no file", "write a path such as out/model.pt")
     return target

@@ -45,7 +45,7 @@ class ExitInspector:
         self._waiting: dict[AttemptKey, list[WorkersExited | WorkersLost]] = {}
         """The exits and losses of each attempt that is being inspected, in order of arrival."""
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_READS)
-        self._isolation = ErrorIsolation("exit recorded without log inspection")
+        self._isolation = ErrorIsolation("exit recorded without log inspection", raises=())
 
     def inspect(self, event: WorkersExited | WorkersLost) -> None:
         """Tell the kernel about an exit, with a finding if the exit needs one. A loss waits for the

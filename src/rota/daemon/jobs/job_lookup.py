@@ -284,5 +284,7 @@ def _by_part_of_id(word: str, user: str, *, store: Store) -> JobMatch | None:
 def _require_one(word: str, found: Sequence[Job]) -> Job:
     if len(found) != 1:
         some = ", ".join(f"{job.id} ({job.spec.name}, {job.state})" for job in found[:5])
-        raise AmbiguousError(f"{word[:40]!r} could be {some}", "give more of the id")
+        more = ", ..." if len(found) > 5 else ""
+        hint = "give the id" if found[0].spec.name == word else "give more of the id"
+        raise AmbiguousError(f"{word[:40]!r} could be {some}{more}", hint)
     return found[0]

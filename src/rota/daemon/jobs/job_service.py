@@ -1,4 +1,4 @@
-"""Shows, lists, cancels, holds, releases and resizes jobs for callers.
+"""Shows, lists, cancels, holds, releases, edits and resizes jobs for callers.
 
 Each method checks the caller with the functions of `daemon.access.authorization`.
 """
@@ -10,21 +10,26 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from rota.core.estimation.service_time import service_at
+from rota.core.explain.feasibility import checker_of
 from rota.core.lifecycle.states import JobState
 from rota.core.model.events import JobEvent, JobResized
 from rota.core.model.job import Held, Job, Mode
 from rota.core.model.rank import Rank, rank_of
 from rota.daemon.access.authorization import (
+    DEFAULT_PRIORITY_LIMITS,
     Caller,
+    PriorityLimits,
     job_scope,
     may_see,
     require_owner_or_admin,
+    require_priority,
     require_write,
 )
 from rota.daemon.access.public_view import public_details, public_job_view, public_reason
 from rota.daemon.diagnosis.diagnosis import hint_for
+from rota.daemon.jobs.admission import edit_event, with_edits
 from rota.daemon.jobs.forecaster import Forecaster
-from rota.daemon.jobs.job_lookup import JobDirectory
+from rota.daemon.jobs.job_lookup import JobDirectory, require_whole
 from rota.daemon.jobs.job_selection import JobAction, rank_by_age, require_not_over, select_jobs
 from rota.daemon.jobs.profile_view import (
     live_workers_of,
@@ -43,7 +48,7 @@ from rota.engines.interface import WorkerGpus
 from rota.errors import UserError, printable
 from rota.store.interface import Store
 from rota.store.records import JobFilter
-from rota.wire.job_changes import ChangedJobs, JobSelection
+from rota.wire.job_changes import ChangedJobs, JobEdit, JobSelection
 from rota.wire.jobs import FINAL_STATES, JobDetails, JobView
 from rota.wire.training import JobProfile
 
@@ -90,6 +95,7 @@ class JobService:
         store: Store,
         sources: JobViewSources,
         clock: Callable[[], float],
+        priority_limits: PriorityLimits = DEFAULT_PRIORITY_LIMITS,
     ) -> None:
         self._controller = controller
         self._store = store
@@ -99,6 +105,7 @@ class JobService:
         self._reports = sources.reports
         self._worker_gpus = sources.worker_gpus
         self._clock = clock
+        self._priority_limits = priority_limits
 
     # -- views ----------------------------------------------------------------------------------
 
@@ -165,7 +172,7 @@ class JobService:
         service = service_at(job, self._clock())
         found = JobDetails(
             job=self.view(caller, job),
-            request=saved.request,
+            request=with_edits(saved.request, job.spec),
             attempts=attempts,
             failures=job.failures,
             gpu_s=service.gpu_s,
@@ -229,6 +236,26 @@ class JobService:
         await self._forecaster.refresh()
         match = await self._directory.match_async(caller, word)
         return [self.view(caller, job) for job in match.jobs]
+
+    async def edit(self, caller: Caller, word: str, *, edit: JobEdit) -> list[JobView]:
+        """Change fields of a job, or of all jobs of an array that have not ended, in one event."""
+        require_write(caller)
+        self._controller.require_available()
+        match = await self._directory.match_async(caller, word)
+        require_owner_or_admin(caller, match.jobs[0])
+        require_whole(match)
+        live = [job for each in match.jobs if (job := self._directory.live(each.id))]
+        if not live:
+            require_not_over(match.jobs[0])
+        if (priority := edit.priority) is not None:
+            for job in live:
+                require_priority(
+                    caller, priority, limits=self._priority_limits, current=job.spec.priority
+                )
+        nodes = checker_of(self._controller.nodes.values())
+        events = [edit_event(job, edit, actor=caller.user, feasibility=nodes) for job in live]
+        await self._controller.durable(self._controller.apply_events(events, (), actor=caller.user))
+        return [self.view(caller, job) for job in live]
 
     async def resize(self, caller: Caller, word: str, *, gpus: int | None) -> JobView:
         """Set the number of GPUs, as soon as the cluster has room. None: the policy decides."""

@@ -17,6 +17,7 @@ from rota.core.model.node import DEFAULT_TOLERATIONS
 from rota.daemon.access.authorization import (
     Caller,
     require_person,
+    require_priority,
     require_submitter,
     require_write,
 )
@@ -28,6 +29,7 @@ from rota.daemon.jobs.admission import (
     Dependencies,
     adapted_to_site,
     admit,
+    with_edits,
     without_defaults,
 )
 from rota.daemon.jobs.idempotency import IdempotencyKeys, IdempotentRequest, key_of
@@ -84,6 +86,7 @@ class SubmissionService:
         self._snapshots = site.snapshots
         self._launch_environment = site.launch_environment
         self._defaults = site.defaults
+        self._priority_limits = site.priority_limits
         self._clock = site.clock
         self._keys = IdempotencyKeys(store)
         self._feasibility = FeasibilityChecker([])
@@ -138,7 +141,7 @@ class SubmissionService:
         require_submitter(caller, job)
         saved = self._directory.program(job.id)
         array = "" if saved.array_index is None else f"{saved.array_index}-{saved.array_index}"
-        request = replace(saved.request, array=array)
+        request = replace(with_edits(saved.request, job.spec), array=array)
         defaults = self._defaults(job.spec.project)
         return without_defaults(request, user=caller.user, defaults=defaults)
 
@@ -163,6 +166,10 @@ class SubmissionService:
         self._controller.require_available()
         [job_id] = await self._submit(caller, [request], options=options)
         return job_id
+
+    def require_priority(self, caller: Caller, priority: int, *, current: int) -> None:
+        """Raises unless the caller may give this priority to a job that has the `current` one."""
+        require_priority(caller, priority, limits=self._priority_limits, current=current)
 
     # -- steps ----------------------------------------------------------------------------------
 
@@ -283,6 +290,7 @@ class SubmissionService:
         is_moved: bool,
     ) -> list[Admitted]:
         check_shape(request)
+        require_priority(caller, request.priority, limits=self._priority_limits)
         self._launch_environment.check(request)
         user, defaults = caller.user, self._defaults(request.project)
         if is_moved:

@@ -41,7 +41,7 @@ class FileMoveJournal:
         for path in sorted(self._folder.glob("*.json")):
             try:
                 yield load(Move, json.loads(path.read_text(encoding="utf-8")))
-            except (ValueError, TypeError, AttributeError):
+            except (ValueError, TypeError, AttributeError, RecursionError, IsADirectoryError):
                 # The content is not logged: it may be a token.
                 log.error("move journal entry unreadable, ignored", file=str(path))
 

@@ -132,7 +132,7 @@ class Migrator:
         self._clock = clock
         self._attempts: dict[JobId, _MoveAttempt] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._isolation = ErrorIsolation("move check failed")
+        self._isolation = ErrorIsolation("move check failed", raises=())
         self._wakeup = asyncio.Event()
 
     async def plan(self, caller: Caller, request: MoveRequest) -> list[JobView]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import assert_never
 
@@ -107,6 +107,10 @@ class KubernetesEngine:
     def ignore_jobs(self, job_ids: frozenset[JobId]) -> None:
         """The state of these jobs is unknown: leave their pods alone, and count what they use."""
         self._reconciler.ignore_jobs(job_ids)
+
+    def know_external_pods(self, pods: Mapping[JobId, str]) -> None:
+        """The external pods of all jobs, as NAME/UID: annotations of pods prove nothing."""
+        self._reconciler.know_external_pods(pods)
 
     def inventory(self) -> tuple[Node, ...]:
         """The nodes as the watches know them. Sends no request."""

@@ -14,7 +14,7 @@ from rota.api.routes import jobs as routes
 from rota.api.routes import logs as log_routes
 from rota.api.streams import OpenStreams
 from rota.core.model.events import NodeSeen
-from rota.daemon.access.authorization import Caller
+from rota.daemon.access.authorization import Caller, PriorityLimits
 from rota.daemon.jobs.admission import Defaults
 from rota.daemon.jobs.exec_sessions import ExecSessions
 from rota.daemon.jobs.job_history import JobHistory
@@ -79,6 +79,7 @@ class Services:
             defaults=lambda _: Defaults(),
             snapshots=nothing,
             launch_environment=LocalEnvironment(nothing, nothing, socket_dir=""),
+            priority_limits=PriorityLimits(),
         )
         self.submissions = SubmissionService(
             self.controller, store, directory=self.directory, site=site

@@ -1,4 +1,4 @@
-"""The feasibility check follows the current nodes."""
+"""Checks of a submit that depend on the caller and on the nodes."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +9,7 @@ from rota.core.kernel.kernel import Kernel
 from rota.core.model.events import NodeSeen
 from rota.core.model.node import Gpu, Node, NodeId
 from rota.core.scheduling.view import Rules
-from rota.daemon.access.authorization import Caller
+from rota.daemon.access.authorization import Caller, PriorityLimits
 from rota.daemon.errors import RefusedError
 from rota.daemon.jobs.admission import Defaults
 from rota.daemon.jobs.job_lookup import JobDirectory
@@ -34,6 +34,7 @@ def service_of(kernel: Kernel) -> SubmissionService:
         defaults=lambda _: Defaults(),
         snapshots=nothing,
         launch_environment=LocalEnvironment(nothing, nothing, socket_dir=""),
+        priority_limits=PriorityLimits(),
     )
     store = MemoryStore()
     return SubmissionService(
@@ -64,3 +65,12 @@ def test_job_from_a_cluster_is_not_refused_over_its_network() -> None:
         service_of(kernel).admit(ADA, [request])
     (moved,) = service_of(kernel).admit(ADA, [request], is_moved=True)
     assert moved.request.host_network
+
+
+def test_only_administrators_submit_with_a_high_priority() -> None:
+    kernel = Kernel(Rules())
+    kernel.apply(node(2), 0.0)
+    urgent = JobRequest(command=["p"], gpus="1", workdir="/", priority=5)
+    with pytest.raises(RefusedError, match="priority: 5 is above the limit of 0"):
+        service_of(kernel).admit(ADA, [urgent])
+    assert service_of(kernel).admit(Caller("ada", uid=1000, is_admin=True), [urgent])
