@@ -138,7 +138,7 @@ class ClusterService:
             usage=self._usage(),
             scheduling=self.stall,
             flags=dict(self._flags),
-            warnings=[*self._warnings(), *self._controller.recovery_warnings],
+            warnings=self._warnings(),
         )
 
     def settings(self, caller: Caller) -> list[SettingView]:
@@ -167,7 +167,13 @@ class ClusterService:
             " backup, or use the version of rota that wrote the job"
             for job_id, reason in controller.unreadable_jobs.items()
         ]
-        return [*filter(None, missing), *unreadable, *stuck_pools(), *REMAINS.warnings()]
+        return [
+            *filter(None, missing),
+            *unreadable,
+            *controller.recovery_warnings,
+            *stuck_pools(),
+            *REMAINS.warnings(),
+        ]
 
     def _missing_gpus(self, node: Node) -> str:
         """A sentence about the GPUs that the node does not see while jobs hold them."""

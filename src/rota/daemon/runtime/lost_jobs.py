@@ -8,7 +8,7 @@ workers that it does not know.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from rota.engines.interface import FoundStart, JobRecord
 from rota.store.codec import CodecError, decode, encode
 from rota.store.interface import Store
 from rota.store.records import SavedState, Submission
+from rota.tasks import ErrorIsolation
 
 log = structlog.get_logger()
 
@@ -60,33 +61,45 @@ def find_lost(saved: SavedState, store: Store, *, records: StartRecords) -> Lost
     """Compare the starts that the engine recorded with the store. Blocks."""
     newest = store.jobs(limit=1).jobs
     stored = {job.id: job for job in saved.jobs}
-    adopted: list[AdoptedJob] = []
-    submissions: list[Submission] = []
-    warnings: list[str] = []
+    comparison = _Comparison(stored, store)
+    isolation = ErrorIsolation("record of a start ignored")
     for found in records.recorded_starts(after=newest[0].id if newest else None):
-        known = stored.get(found.job_id)
-        if known is not None and known.attempt >= found.attempt:
-            continue
-        if known is None and store.job(found.job_id) is not None:
-            if found.is_running:
-                warnings.append(f"job {found.job_id} is over, but still runs: it is stopped")
-            continue
-        recorded = _decoded(found)
-        if recorded is None:
-            if found.is_running:
-                warnings.append(
-                    f"the store does not know job {found.job_id}, and there is no usable record of"
-                    " it: its workers are stopped"
-                )
-            continue
-        job, submission = recorded
-        what = "the job" if known is None else f"attempt {job.attempt} of the job"
-        warnings.append(f"the store has lost {what} {job.id} of {job.spec.user}: adopted")
-        adopted.append(AdoptedJob(job, known))
-        submissions.append(submission)
-    for each in warnings:
+        if found.job_id not in saved.unreadable:
+            with isolation.of(job=found.job_id):
+                comparison.add(found)
+    for each in comparison.warnings:
         log.warning("store differs from running workers", problem=each)
-    return LostJobs(tuple(adopted), tuple(submissions), tuple(warnings))
+    return LostJobs(
+        tuple(comparison.adopted), tuple(comparison.submissions), tuple(comparison.warnings)
+    )
+
+
+class _Comparison:
+    def __init__(self, stored: Mapping[JobId, Job], store: Store) -> None:
+        self._stored, self._store = stored, store
+        self.adopted: list[AdoptedJob] = []
+        self.submissions: list[Submission] = []
+        self.warnings: list[str] = []
+
+    def add(self, found: FoundStart) -> None:
+        known = self._stored.get(found.job_id)
+        if known is not None and known.attempt >= found.attempt:
+            return
+        recorded = _decoded(found)
+        if known is None and self._store.job(found.job_id) is not None:
+            if found.is_running:
+                self.warnings.append(f"job {found.job_id} is over, but still runs: it is stopped")
+        elif recorded is not None:
+            job, submission = recorded
+            what = "the job" if known is None else f"attempt {job.attempt} of the job"
+            self.warnings.append(f"the store has lost {what} {job.id} of {job.spec.user}: adopted")
+            self.adopted.append(AdoptedJob(job, known))
+            self.submissions.append(submission)
+        elif found.is_running:
+            self.warnings.append(
+                f"the store does not know job {found.job_id}, and there is no usable record of it:"
+                " its workers are stopped"
+            )
 
 
 def _decoded(found: FoundStart) -> tuple[Job, Submission] | None:

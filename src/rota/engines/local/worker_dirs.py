@@ -95,7 +95,7 @@ class WorkerDirs:
         path = self.attempt(job_id, attempt) / state_files.JOB_RECORD
         try:
             found = path.lstat()
-        except FileNotFoundError:
+        except OSError:
             return None
         is_trusted = stat.S_ISREG(found.st_mode) and not found.st_mode & 0o022
         if not is_trusted or found.st_uid not in (0, os.geteuid()):
@@ -110,7 +110,7 @@ class WorkerDirs:
         """0 if the job has none."""
         try:
             names = os.listdir(self.jobs / job_id)
-        except FileNotFoundError:
+        except OSError:
             return 0
         return max((int(each) for each in names if each.isascii() and each.isdigit()), default=0)
 
