@@ -11,29 +11,24 @@ from typing import TYPE_CHECKING
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from rota.config.limits import DEFAULT_LIMITS
 from rota.daemon.access.authorization import Caller
-from rota.errors import UserError
+from rota.daemon.errors import LimitError
 from rota.wire.codec import dump
 from rota.wire.jobs import LogPiece, StoryEntry
 
 if TYPE_CHECKING:
     from rota.api.app import Services
 
-STREAMS_MAX = 200
-"""Open streams of one user."""
 EVENT_STREAM = "text/event-stream"
 COMMENT = b": keepalive\n\n"
 Chunk = str | bytes
 
 
-class TooManyStreamsError(UserError):
-    code = "too_many"
-
-
 class OpenStreams:
     """Counts the open streams of each user and limits their number: a stream has no time limit."""
 
-    def __init__(self, most: int = STREAMS_MAX) -> None:
+    def __init__(self, most: int = DEFAULT_LIMITS.max_streams) -> None:
         self._most = most
         self._n_open = Counter[str]()
 
@@ -42,12 +37,16 @@ class OpenStreams:
         """Hold one of the user's slots. Check and count are one step, so that requests at the same
         time cannot exceed the limit."""
         if self._n_open[user] >= self._most:
-            raise TooManyStreamsError(f"you have {self._most} open streams", "close some of them")
+            what = f"you have {self._most} open streams"
+            raise LimitError(what, "close some of them", setting="max_streams")
         self._n_open[user] += 1
         try:
             yield
         finally:
             self._n_open[user] -= 1
+
+    def n_open(self, user: str) -> int:
+        return self._n_open[user]
 
 
 class LimitedStream(StreamingResponse):

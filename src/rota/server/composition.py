@@ -11,6 +11,7 @@ from typing import Protocol
 from rota.api.app import Services
 from rota.api.auth import Authenticator
 from rota.api.listeners import format_address
+from rota.api.streams import OpenStreams
 from rota.config.paths import SOCKET_NAME
 from rota.daemon.access.snapshot_access import SnapshotAccess
 from rota.daemon.access.tokens import Tokens
@@ -131,7 +132,7 @@ class _Composition:
             directory=self._directory,
             history=JobHistory(self._directory, self._store, clock=self._clock),
             log_reader=LogReader(self._directory, engine),
-            exec_sessions=ExecSessions(self._directory, engine),
+            exec_sessions=ExecSessions(self._directory, engine, limits=self._settings.limits),
             job_files=JobFiles(
                 self._directory,
                 self._store,
@@ -150,6 +151,7 @@ class _Composition:
             rendezvous=self._rendezvous,
             migrator=self._migrator,
             timeouts=self._settings.timeouts,
+            streams=OpenStreams(self._settings.limits.max_streams),
         )
 
     # -- kernel and submissions -----------------------------------------------------------------
@@ -163,7 +165,13 @@ class _Composition:
 
     @cached_property
     def _tokens(self) -> Tokens:
-        return Tokens(self._controller, self._store, key=self._backend.key, clock=self._clock)
+        return Tokens(
+            self._controller,
+            self._store,
+            key=self._backend.key,
+            clock=self._clock,
+            most=self._settings.limits.max_tokens,
+        )
 
     @cached_property
     def _site(self) -> SiteConfig:
@@ -173,6 +181,7 @@ class _Composition:
             WorkerCredentials(self._backend.url, self._tokens),
             self._snapshots,
             self._backend.launch_environment,
+            self._settings.limits,
         )
 
     @cached_property

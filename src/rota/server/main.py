@@ -61,7 +61,13 @@ def _cancel_on_sigterm() -> Generator[None]:
 
 
 async def _serve(settings: Settings, *, ready: Callable[[], object]) -> None:
-    snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
+    limits = settings.limits
+    snapshots = await asyncio.to_thread(
+        Snapshots,
+        settings.folder / "snapshots",
+        quota_bytes=limits.max_shipped_bytes,
+        quota_files=limits.max_shipped_files,
+    )
     context = BackendContext(settings.folder, settings.store_file, settings.listen, snapshots)
     tcp = TcpListener(settings.listen)
     async with (

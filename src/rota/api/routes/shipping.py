@@ -15,6 +15,7 @@ from rota.api.auth import CallerDep
 from rota.api.responses import ERRORS, NameOrId, ServicesDep, json_response
 from rota.api.router import LazyRouter
 from rota.api.streams import byte_stream
+from rota.daemon.artifacts.snapshots import SnapshotOwner, Snapshots
 from rota.errors import UserError
 from rota.wire.manifest import MAX_JSON_BYTES, SnapshotManifest
 
@@ -78,7 +79,7 @@ async def put_blob(
     sha256: Hash, request: Request, *, services: ServicesDep, caller: CallerDep
 ) -> Response:
     owner = services.snapshot_access.owner(caller)
-    with services.snapshots.upload(sha256, owner=owner) as content:
+    with await asyncio.to_thread(services.snapshots.upload, sha256, owner=owner) as content:
         async for chunk in _chunks(request, allowed_s=services.timeouts.body_s):
             await asyncio.to_thread(content.write, chunk)
         await asyncio.to_thread(content.keep)
@@ -106,8 +107,8 @@ async def finish(request: Request, *, services: ServicesDep, caller: CallerDep) 
 )
 async def manifest(snapshot_id: Hash, *, services: ServicesDep, caller: CallerDep) -> Response:
     owner = services.snapshot_access.owner(caller)
-    found = await asyncio.to_thread(services.snapshots.manifest, snapshot_id, owner=owner)
-    return Response(found.to_json(), media_type="application/json")
+    found = await asyncio.to_thread(_manifest_json, services.snapshots, snapshot_id, owner=owner)
+    return Response(found, media_type="application/json")
 
 
 @router.get("/blobs/{sha256}", response_class=StreamingResponse, summary="Download a blob")
@@ -139,6 +140,10 @@ async def files(
     """A relative path starts at the working directory of the job."""
     found = await services.job_files.archive(caller, word, path=path)
     return byte_stream(found, services=services, caller=caller)
+
+
+def _manifest_json(snapshots: Snapshots, snapshot_id: str, *, owner: SnapshotOwner) -> bytes:
+    return snapshots.manifest(snapshot_id, owner=owner).to_json()
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:

@@ -152,6 +152,14 @@ class WaitsForItsArray:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitsForUserLimit:
+    """The user runs as many jobs without GPUs as one user may."""
+
+    def __str__(self) -> str:
+        return "waits for your other jobs: you run as many jobs without GPUs as one user may"
+
+
+@dataclass(frozen=True, slots=True)
 class Pinned:
     """The owner set the size."""
 
@@ -194,6 +202,7 @@ Reason = (
     | BacksOff
     | WaitsForJobs
     | WaitsForItsArray
+    | WaitsForUserLimit
     | Pinned
     | DoesNotGrow
 )

@@ -10,7 +10,7 @@ observed state (the jobs' phases) is the only reason to start, stop or resize a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 
 from rota.core.estimation.service_time import with_lost_work
@@ -61,6 +61,8 @@ from rota.core.model.node import Node, NodeId
 RESUMABLE_PURPOSES = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.LOST)
 """Purposes of a stop after which a job may start again at once."""
 RESTARTS = "restarts at its new size"
+CPU_JOBS_PER_CPU = 16
+"""Jobs without GPUs of one user that run at once, for each CPU of the nodes."""
 
 
 class JobTable:
@@ -81,9 +83,12 @@ class JobTable:
         """Jobs whose planned slots are not all free yet, in order of arrival."""
         self._dependents: dict[JobId, dict[JobId, None]] = {}
         """The jobs that have not ended, by each job that they depend on, in order of arrival."""
+        self.n_queued = Counter[str]()
+        """The queued and held jobs of each user."""
 
     def put(self, job: Job, effects: Effects) -> None:
         """Record a job as it is now. This alone is no transition."""
+        self._count_queued(self.jobs.get(job.id), job)
         self.jobs[job.id] = job
         effects.jobs[job.id] = job
         self.timers.set(job)
@@ -99,6 +104,7 @@ class JobTable:
 
     def restore(self, job: Job, effects: Effects) -> None:
         """Add a job as it was stored before a crash."""
+        self._count_queued(None, job)
         self.jobs[job.id] = job
         self._index_dependencies(job)
         self.timers.set(job)
@@ -159,25 +165,57 @@ class JobTable:
             case phase:
                 return isinstance(phase, Starting | Running)
 
-    def runnable(self, now: float) -> tuple[list[Job], frozenset[JobId]]:
-        """The jobs that a plan may give slots now, in order of submission, and the queued jobs that
-        only the limit of their array keeps out. A queued job with planned slots keeps its place."""
+    def runnable(
+        self, now: float, *, max_cpu_jobs: int | None
+    ) -> tuple[list[Job], frozenset[JobId], frozenset[JobId]]:
+        """The jobs that a plan may give slots now, in order of submission; then the queued jobs
+        that only the limit of their array keeps out, and those that only the limit of their user's
+        jobs without GPUs keeps out. A queued job with planned slots keeps its place."""
         jobs = [job for job in self.jobs.values() if self.may_run(job, now)]
-        if not any(job.spec.array_limit for job in jobs):
-            return jobs, frozenset()
-        n_running = Counter(
-            job.spec.array
-            for job in self.jobs.values()
-            if job.spec.array_limit and (job.is_active or self._is_planned(job.id))
+        above_array = self._above_limit(
+            jobs, limit_of=lambda job: job.spec.array_limit, group_of=_array
         )
-        kept_out: set[JobId] = set()
+        jobs = [job for job in jobs if job.id not in above_array]
+        if max_cpu_jobs is None:
+            return jobs, above_array, frozenset()
+        most = max_cpu_jobs or self._n_cpus() * CPU_JOBS_PER_CPU
+        above_user = self._above_limit(
+            jobs, limit_of=lambda job: 0 if job.spec.uses_gpus else most, group_of=_user
+        )
+        return [job for job in jobs if job.id not in above_user], above_array, above_user
+
+    def _above_limit(
+        self,
+        jobs: Sequence[Job],
+        *,
+        limit_of: Callable[[Job], float],
+        group_of: Callable[[Job], Hashable],
+    ) -> frozenset[JobId]:
+        """The jobs above the limit of their group. A job with limit 0 is in no group."""
+        if not any(map(limit_of, jobs)):
+            return frozenset()
+        n_running = Counter(
+            group_of(job)
+            for job in self.jobs.values()
+            if limit_of(job) and (job.is_active or self._is_planned(job.id))
+        )
+        above: set[JobId] = set()
         for job in jobs:
-            if not job.spec.array_limit or job.is_active or self._is_planned(job.id):
+            if not limit_of(job) or job.is_active or self._is_planned(job.id):
                 continue
-            n_running[job.spec.array] += 1
-            if n_running[job.spec.array] > job.spec.array_limit:
-                kept_out.add(job.id)
-        return [job for job in jobs if job.id not in kept_out], frozenset(kept_out)
+            n_running[group_of(job)] += 1
+            if n_running[group_of(job)] > limit_of(job):
+                above.add(job.id)
+        return frozenset(above)
+
+    def _n_cpus(self) -> float:
+        return sum(node.cpus for node in self.nodes.values())
+
+    def _count_queued(self, before: Job | None, after: Job) -> None:
+        if before is not None and isinstance(before.phase, Queued | Held):
+            self.n_queued[before.spec.user] -= 1
+        if isinstance(after.phase, Queued | Held):
+            self.n_queued[after.spec.user] += 1
 
     # -- transitions ----------------------------------------------------------------------------
 
@@ -366,3 +404,11 @@ def _keeps_its_plan(before: Job, job: Job) -> bool:
             return purpose in (Purpose.RESIZE, Purpose.PREEMPT)
         case phase:
             return isinstance(phase, Starting | Running)
+
+
+def _array(job: Job) -> Hashable:
+    return job.spec.array
+
+
+def _user(job: Job) -> Hashable:
+    return job.spec.user

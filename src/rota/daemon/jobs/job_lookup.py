@@ -159,7 +159,7 @@ class JobDirectory:
         submission = self._store.submission(job_id)
         if submission is None:
             raise NotFoundError(f"the request of job {job_id} is not in the store")
-        return unpack(submission.program)
+        return unpack(submission)
 
     async def changed(self) -> None:
         """Wait for the next change of any job that is in the store."""

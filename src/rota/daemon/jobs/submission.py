@@ -20,8 +20,9 @@ from rota.daemon.access.authorization import (
     require_submitter,
     require_write,
 )
+from rota.daemon.access.request_usage import RequestUsage
 from rota.daemon.artifacts.snapshots import snapshot_owner
-from rota.daemon.errors import RefusedError
+from rota.daemon.errors import LimitError, RefusedError
 from rota.daemon.jobs import idempotency
 from rota.daemon.jobs.admission import (
     Admitted,
@@ -78,6 +79,8 @@ class SubmissionService:
     def __init__(
         self, controller: Controller, store: Store, *, directory: JobDirectory, site: SiteConfig
     ) -> None:
+        self._limits = site.limits
+        self._stored = RequestUsage(store, most_bytes=site.limits.max_request_bytes)
         self._controller = controller
         self._store = store
         self._directory = directory
@@ -202,13 +205,11 @@ class SubmissionService:
     ) -> list[JobId]:
         dependencies = await self._dependencies(caller, requests)
         ids = await self._id_generator()
+        await self._stored.require_room(caller.user)
         admitted = self.admit(
             caller, requests, dependencies=dependencies, is_moved=bool(options.origin)
         )
-        if len(self._controller.jobs) + len(admitted) > MOST_LIVE_JOBS:
-            raise UserError(
-                f"the daemon has {MOST_LIVE_JOBS} jobs that are not over", "try again later"
-            )
+        self._require_places(caller, len(admitted))
         events: list[JobSubmitted] = []
         submissions: list[Submission] = []
         account = self._launch_environment.uid(caller)
@@ -227,10 +228,27 @@ class SubmissionService:
                 spec = replace(spec, tolerations=options.tolerations)
             events.append(JobSubmitted(job_id, spec, is_held=is_held, reason=reason))
             own_key = key_of(options.key, number) if options.key else None
-            submissions.append(Submission(job_id, caller.user, account, saved, own_key))
+            submissions.append(
+                Submission(job_id, caller.user, account, saved.own, own_key, saved.common)
+            )
+        self._stored.add(submissions)
         written = self._controller.apply_events(events, submissions, actor=caller.user)
         await self._controller.durable(written)
         return [event.job_id for event in events]
+
+    def _require_places(self, caller: Caller, n_more: int) -> None:
+        """Raise if the queue, or this user's part of it, has no places for more jobs."""
+        n_queued, most = self._controller.n_queued(caller.user), self._limits.max_queued_jobs
+        if n_queued + n_more > most:
+            raise LimitError(
+                f"you have {n_queued:,} queued jobs, and one user may have {most:,}",
+                "wait until some of them have started, or cancel some",
+                setting="max_queued_jobs",
+            )
+        if len(self._controller.jobs) + n_more > MOST_LIVE_JOBS:
+            raise UserError(
+                f"the daemon has {MOST_LIVE_JOBS} jobs that are not over", "try again later"
+            )
 
     def admit(
         self,

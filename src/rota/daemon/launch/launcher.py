@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from rota.config.limits import DEFAULT_LIMITS, UserLimits
 from rota.core.model.job import Job, JobId
 from rota.daemon.artifacts.snapshots import SnapshotOwner, Snapshots, snapshot_owner_of
 from rota.daemon.jobs.admission import Defaults
@@ -48,6 +49,7 @@ class SiteConfig:
     credentials: WorkerCredentials
     snapshots: Snapshots
     launch_environment: LaunchEnvironment
+    limits: UserLimits = DEFAULT_LIMITS
 
 
 class Launcher:
@@ -62,7 +64,7 @@ class Launcher:
         submission = await asyncio.to_thread(self._store.submission, job_id)
         if job is None or submission is None:
             raise UserError(f"the request of job {job_id} is not in the store")
-        saved = unpack(submission.program)
+        saved = unpack(submission)
         found = await self._site.launch_environment.prepare(submission, saved.request)
         env = self._site.credentials.env(job) | self._resume_env(job) | dict(found.env)
         if saved.request.epochs is not None:
@@ -102,7 +104,7 @@ class Launcher:
         needed: set[tuple[SnapshotOwner, str]] = set()
         for job_id in job_ids:
             submission = self._store.submission(job_id)
-            if submission is not None and (snapshot := unpack(submission.program).request.snapshot):
+            if submission is not None and (snapshot := unpack(submission).request.snapshot):
                 needed.add((snapshot_owner_of(submission), snapshot))
         self._site.snapshots.prune(needed)
         self._site.snapshots.prune_workdirs(job_ids, unused_s=keep_workdir_s)

@@ -180,6 +180,10 @@ class Controller:
     def jobs(self) -> Mapping[JobId, Job]:
         return self.kernel.jobs
 
+    def n_queued(self, user: str) -> int:
+        """The number of queued and held jobs of a user."""
+        return self.kernel.n_queued(user)
+
     @property
     def outcomes(self) -> Mapping[JobId, JobState]:
         return self.kernel.outcomes

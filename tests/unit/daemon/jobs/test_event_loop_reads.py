@@ -13,6 +13,7 @@ from rota.api.routes import exec as exec_routes
 from rota.api.routes import jobs as routes
 from rota.api.routes import logs as log_routes
 from rota.api.streams import OpenStreams
+from rota.config.limits import DEFAULT_LIMITS
 from rota.core.model.events import NodeSeen
 from rota.daemon.access.authorization import Caller
 from rota.daemon.jobs.admission import Defaults
@@ -78,6 +79,7 @@ class Services:
             clock=lambda: 100.0,
             defaults=lambda _: Defaults(),
             snapshots=nothing,
+            limits=DEFAULT_LIMITS,
             launch_environment=LocalEnvironment(nothing, nothing, socket_dir=""),
         )
         self.submissions = SubmissionService(
