@@ -11,7 +11,9 @@ from fastapi.openapi.utils import get_openapi
 import rota
 from rota.api import errors
 from rota.api.auth import Authenticator
-from rota.api.body_limits import BodyLimitMiddleware
+from rota.api.body_limits import RequestLimitMiddleware
+from rota.api.connection_limiter import ConnectionLimiter
+from rota.api.fair_queue import FairQueue
 from rota.api.router import LazyRoute
 from rota.api.routes import (
     daemon,
@@ -72,14 +74,20 @@ class Services:
     migrator: Migrator
     timeouts: ClientTimeouts
     streams: OpenStreams = field(default_factory=OpenStreams)
+    queue: FairQueue = field(default_factory=FairQueue)
+    connections: ConnectionLimiter = field(default_factory=ConnectionLimiter)
 
 
 def create(services: Services) -> Any:
     app = _app()
     app.state.services = services
     app.state.authenticator = services.authenticator
-    return BodyLimitMiddleware(
-        app, authenticator=services.authenticator, timeouts=services.timeouts, streams=STREAMS
+    return RequestLimitMiddleware(
+        app,
+        authenticator=services.authenticator,
+        timeouts=services.timeouts,
+        queue=services.queue,
+        streams=STREAMS,
     )
 
 

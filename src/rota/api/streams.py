@@ -57,14 +57,14 @@ class LimitedStream(StreamingResponse):
         self,
         chunks: AsyncGenerator[Chunk],
         *,
-        streams: OpenStreams,
+        services: Services,
         user: str,
         media_type: str,
         keepalive_s: float | None = None,
     ) -> None:
         super().__init__(chunks, media_type=media_type)
         self._chunks = chunks
-        self._streams = streams
+        self._streams, self._queue = services.streams, services.queue
         self._user = user
         self._keepalive_s = keepalive_s
 
@@ -79,6 +79,7 @@ class LimitedStream(StreamingResponse):
         try:
             async with aclosing(self._chunks) as chunks:
                 async for chunk in chunks:
+                    await self._queue.turn(self._user)
                     await _send_chunk(send, chunk if isinstance(chunk, bytes) else chunk.encode())
         finally:
             comments.cancel()
@@ -101,7 +102,7 @@ def event_stream(
     """Server-sent events, with comments."""
     return LimitedStream(
         events,
-        streams=services.streams,
+        services=services,
         user=caller.user,
         media_type=EVENT_STREAM,
         keepalive_s=services.timeouts.keepalive_s,
@@ -113,7 +114,7 @@ def byte_stream(
 ) -> LimitedStream:
     """Plain bytes, which cannot contain comments."""
     media_type = "application/octet-stream"
-    return LimitedStream(chunks, streams=services.streams, user=caller.user, media_type=media_type)
+    return LimitedStream(chunks, services=services, user=caller.user, media_type=media_type)
 
 
 def server_sent_event(kind: str, value: StoryEntry | LogPiece, *, number: int | None = None) -> str:

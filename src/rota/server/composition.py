@@ -10,6 +10,8 @@ from typing import Protocol
 
 from rota.api.app import Services
 from rota.api.auth import Authenticator
+from rota.api.connection_limiter import ConnectionLimiter
+from rota.api.fair_queue import FairQueue
 from rota.api.listeners import format_address
 from rota.api.streams import OpenStreams
 from rota.config.paths import SOCKET_NAME
@@ -119,7 +121,7 @@ class _Composition:
         )
 
     def _services(self) -> Services:
-        engine = self._backend.engine
+        engine, limits = self._backend.engine, self._settings.limits
         return Services(
             job_service=self._job_service,
             submissions=self._submissions,
@@ -132,7 +134,7 @@ class _Composition:
             directory=self._directory,
             history=JobHistory(self._directory, self._store, clock=self._clock),
             log_reader=LogReader(self._directory, engine),
-            exec_sessions=ExecSessions(self._directory, engine, limits=self._settings.limits),
+            exec_sessions=ExecSessions(self._directory, engine, limits=limits),
             job_files=JobFiles(
                 self._directory,
                 self._store,
@@ -151,7 +153,9 @@ class _Composition:
             rendezvous=self._rendezvous,
             migrator=self._migrator,
             timeouts=self._settings.timeouts,
-            streams=OpenStreams(self._settings.limits.max_streams),
+            streams=OpenStreams(limits.max_streams),
+            queue=FairQueue(limits.max_requests_per_s, limits.max_request_cpu),
+            connections=ConnectionLimiter(most_of_user=limits.max_connections),
         )
 
     # -- kernel and submissions -----------------------------------------------------------------

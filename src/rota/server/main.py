@@ -17,7 +17,7 @@ import structlog
 
 from rota.api.app import Services, create
 from rota.api.listeners import RunningServer, TcpListener, unix_socket
-from rota.api.uvicorn_protocol import ConnectionLimiter, create_server
+from rota.api.uvicorn_protocol import create_server
 from rota.config.paths import SOCKET_NAME
 from rota.daemon.artifacts.snapshots import Snapshots
 from rota.errors import RotaError, UnavailableError
@@ -172,7 +172,10 @@ async def _listeners(
     settings: Settings, services: Services, *, tcp: TcpListener
 ) -> AsyncGenerator[None]:
     create_listener = partial(
-        create_server, create(services), timeouts=settings.timeouts, limiter=ConnectionLimiter()
+        create_server,
+        create(services),
+        timeouts=settings.timeouts,
+        limiter=services.connections,
     )
     paths = [settings.folder / SOCKET_NAME, _socket_dir(settings.folder) / SOCKET_NAME]
     local = RunningServer(create_listener(), [unix_socket(path) for path in paths])
