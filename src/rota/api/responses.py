@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Path
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 def json_response(value: object, *, status: int = 200) -> Response:
     """Serializes without validation: the daemon made the value itself."""
     return Response(dump(value), status_code=status, media_type="application/json")
+
+
+async def large_json_response(value: object) -> Response:
+    """Serializes in a thread: for values that may have thousands of entries."""
+    return await asyncio.to_thread(json_response, value)
 
 
 async def _services(connection: HTTPConnection) -> Any:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
+from weakref import WeakValueDictionary
 
 from rota.core.explain.feasibility import FeasibilityChecker, with_full_capacity
 from rota.core.lifecycle.reducer import new_job
@@ -45,6 +47,8 @@ from rota.store.records import Submission
 from rota.wire.jobs import JobRequest, JobView
 
 MOST_IN_A_BATCH = 10_000
+SMALL_BATCH = 20
+"""Jobs that are admitted at once on the event loop, in a few milliseconds."""
 MOST_LIVE_JOBS = 200_000
 MOST_DEPENDENCIES = 1_000_000
 """Each job stores the ids of the jobs that it waits for."""
@@ -91,6 +95,7 @@ class SubmissionService:
         self._keys = IdempotencyKeys(store)
         self._feasibility = FeasibilityChecker([])
         self._ids: JobIdGenerator | None = None
+        self._admitting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # -- requests of callers --------------------------------------------------------------------
 
@@ -147,17 +152,21 @@ class SubmissionService:
 
     async def dry_run(self, caller: Caller, requests: Sequence[JobRequest]) -> list[JobView]:
         """The jobs that a submit would queue."""
-        now = self._clock()
-        return [
-            job_view(new_job(JobSubmitted(JobId(""), each.spec), now, known=None), now=now)
-            for each in await self.check(caller, requests)
-        ]
+        admitted, now = await self.check(caller, requests), self._clock()
+
+        def views() -> list[JobView]:
+            return [
+                job_view(new_job(JobSubmitted(JobId(""), each.spec), now, known=None), now=now)
+                for each in admitted
+            ]
+
+        return await asyncio.to_thread(views) if len(admitted) > SMALL_BATCH else views()
 
     async def check(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Admitted]:
         """Check requests as a submit does, without queueing jobs."""
         require_person(caller)
         dependencies = await self._dependencies(caller, requests)
-        return self.admit(caller, requests, dependencies=dependencies)
+        return await self._admit(caller, requests, dependencies=dependencies)
 
     async def submit_from_object(
         self, caller: Caller, request: JobRequest, *, options: SubmitOptions
@@ -205,36 +214,25 @@ class SubmissionService:
     ) -> list[JobId]:
         dependencies = await self._dependencies(caller, requests)
         ids = await self._id_generator()
+        self._require_places(caller, len(requests))
         await self._stored.require_room(caller.user)
-        admitted = self.admit(
+        admitted = await self._admit(
             caller, requests, dependencies=dependencies, is_moved=bool(options.origin)
         )
-        self._require_places(caller, len(admitted))
-        events: list[JobSubmitted] = []
-        submissions: list[Submission] = []
-        account = self._launch_environment.uid(caller)
-        programs = pack_all(admitted, options.fingerprint, pod=options.pod)
-        array = JobId("")
-        for number, (each, saved) in enumerate(zip(admitted, programs, strict=True)):
-            job_id = ids.next()
+        job_ids = [ids.next() for _ in admitted]
+        for job_id in job_ids:
             options.on_job_id(job_id)
-            reason = f"moved here from {printable(options.origin)}" if options.origin else ""
-            is_held = each.request.hold
-            spec = each.spec
-            if each.array_index is not None:
-                array = job_id if each.is_first else array
-                spec = replace(spec, array=array)
-            if options.tolerations != DEFAULT_TOLERATIONS:
-                spec = replace(spec, tolerations=options.tolerations)
-            events.append(JobSubmitted(job_id, spec, is_held=is_held, reason=reason))
-            own_key = key_of(options.key, number) if options.key else None
-            submissions.append(
-                Submission(job_id, caller.user, account, saved.own, own_key, saved.common)
-            )
+        account = self._launch_environment.uid(caller)
+        build = partial(
+            _submitted, admitted, job_ids, user=caller.user, account=account, options=options
+        )
+        is_large = len(admitted) > SMALL_BATCH
+        events, submissions = await asyncio.to_thread(build) if is_large else build()
+        self._require_places(caller, len(admitted))
         self._stored.add(submissions)
         written = self._controller.apply_events(events, submissions, actor=caller.user)
         await self._controller.durable(written)
-        return [event.job_id for event in events]
+        return job_ids
 
     def _require_places(self, caller: Caller, n_more: int) -> None:
         """Raise if the queue, or this user's part of it, has no places for more jobs."""
@@ -250,6 +248,30 @@ class SubmissionService:
                 f"the daemon has {MOST_LIVE_JOBS} jobs that are not over", "try again later"
             )
 
+    async def _admit(
+        self,
+        caller: Caller,
+        requests: Sequence[JobRequest],
+        *,
+        dependencies: Mapping[str, JobMatch],
+        is_moved: bool = False,
+    ) -> list[Admitted]:
+        """As `admit`. Many jobs are admitted in a thread, those of one user one batch after the
+        other, so that a user never has many of these threads."""
+        feasibility = self._fresh_feasibility()
+        admit = partial(
+            self._admit_all,
+            caller,
+            requests,
+            feasibility=feasibility,
+            dependencies=dependencies,
+            is_moved=is_moved,
+        )
+        if len(requests) <= SMALL_BATCH and not any(each.array for each in requests):
+            return admit()
+        async with self._admitting.setdefault(caller.user, asyncio.Lock()):
+            return await asyncio.to_thread(admit)
+
     def admit(
         self,
         caller: Caller,
@@ -260,7 +282,23 @@ class SubmissionService:
     ) -> list[Admitted]:
         """`dependencies` has the jobs that the words in `after` name. `is_moved` says that the jobs
         come from another daemon."""
-        feasibility = self._fresh_feasibility()
+        return self._admit_all(
+            caller,
+            requests,
+            feasibility=self._fresh_feasibility(),
+            dependencies=dependencies,
+            is_moved=is_moved,
+        )
+
+    def _admit_all(
+        self,
+        caller: Caller,
+        requests: Sequence[JobRequest],
+        *,
+        feasibility: FeasibilityChecker,
+        dependencies: Mapping[str, JobMatch],
+        is_moved: bool,
+    ) -> list[Admitted]:
         admitted: list[Admitted] = []
         known: JobRequest | None = None
         found: list[Admitted] = []
@@ -328,6 +366,33 @@ class SubmissionService:
                 check_shape(request)  # The words are looked up in the store.
         words = dict.fromkeys(word for request in requests for word in words_of(request))
         return {word: await self._directory.match_async(caller, word) for word in words}
+
+
+def _submitted(
+    admitted: Sequence[Admitted],
+    job_ids: Sequence[JobId],
+    *,
+    user: str,
+    account: int,
+    options: SubmitOptions,
+) -> tuple[list[JobSubmitted], list[Submission]]:
+    """The events and the stored programs of the jobs of one submit."""
+    events: list[JobSubmitted] = []
+    submissions: list[Submission] = []
+    programs = pack_all(admitted, options.fingerprint, pod=options.pod)
+    reason = f"moved here from {printable(options.origin)}" if options.origin else ""
+    array = JobId("")
+    for number, (job_id, each, saved) in enumerate(zip(job_ids, admitted, programs, strict=True)):
+        spec = each.spec
+        if each.array_index is not None:
+            array = job_id if each.is_first else array
+            spec = replace(spec, array=array)
+        if options.tolerations != DEFAULT_TOLERATIONS:
+            spec = replace(spec, tolerations=options.tolerations)
+        events.append(JobSubmitted(job_id, spec, is_held=each.request.hold, reason=reason))
+        own_key = key_of(options.key, number) if options.key else None
+        submissions.append(Submission(job_id, user, account, saved.own, own_key, saved.common))
+    return events, submissions
 
 
 def _given(requests: Sequence[JobRequest]) -> Requests:

@@ -6,7 +6,7 @@ import json
 import os
 import pwd
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.core.model.job import JobSpec
@@ -56,22 +56,23 @@ def pack(saved: SubmittedProgram) -> str:
 
 def pack_all(
     admitted: Sequence[Admitted], fingerprint: str, *, pod: str = ""
-) -> Iterator[PackedProgram]:
+) -> list[PackedProgram]:
     """All jobs of a submit. The first job stores the fingerprint. Jobs of one array, and equal jobs
     of a batch, share their request."""
     n_jobs = Counter(id(each.request) for each in admitted)
+    packed: list[PackedProgram] = []
     known, common = None, ""
     for each in admitted:
         if n_jobs[id(each.request)] == 1:
             saved = SubmittedProgram(each.request, each.array_index, fingerprint, pod)
-            yield PackedProgram(pack(saved))
+            packed.append(PackedProgram(pack(saved)))
         else:
             if each.request is not known:
                 known, common = each.request, _pack_request(each.request)
-            yield PackedProgram(
-                _pack_own(each.array_index, fingerprint=fingerprint, pod=pod), common
-            )
+            own = _pack_own(each.array_index, fingerprint=fingerprint, pod=pod)
+            packed.append(PackedProgram(own, common))
         fingerprint = pod = ""
+    return packed
 
 
 def _pack_request(request: JobRequest) -> str:

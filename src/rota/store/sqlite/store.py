@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future
 from itertools import groupby
 from operator import attrgetter
@@ -49,14 +49,27 @@ from rota.store.sqlite.row_codec import (
     read_worker,
 )
 from rota.store.sqlite.sql_loader import queries
-from rota.store.sqlite.writer import Writer
+from rota.store.sqlite.writer import Statement, Writer
 
 BUSY_S = 1.0
 """How long to wait for a lock of another program."""
+LARGE_BATCH = 100
+"""Jobs of a batch that the caller encodes, in some milliseconds. The caller is the event loop;
+the writer thread encodes larger batches."""
 LAST_CHARACTER = chr(0x10FFFF)
 """Sorts after every character: all texts with a prefix are below the prefix and this character."""
 MAX_CHECKED_BYTES = 64 * 1024**2
 """A file up to this size is checked for damage when it is opened (about 0.1 s per 30 MB)."""
+
+
+class DeferredStatements:
+    """The statements of a large batch, which the writer thread makes."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def __iter__(self) -> Iterator[Statement]:
+        return iter(statements(self._batch))
 
 
 class SqliteStore:
@@ -81,6 +94,8 @@ class SqliteStore:
 
     def write(self, batch: Batch) -> Future[None]:
         with as_store_errors(self._path):
+            if len(batch.effects.jobs) > LARGE_BATCH:
+                return self._writer.write(DeferredStatements(batch.copied()))
             return self._writer.write(statements(batch))
 
     def resume(self) -> Future[None]:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from rota.api.fair_queue import FairQueue
 from rota.api.routes import events as event_routes
 from rota.api.routes import exec as exec_routes
 from rota.api.routes import jobs as routes
@@ -75,6 +76,7 @@ class Services:
         self.log_reader = LogReader(self.directory, idle_engine())
         self.exec_sessions = ExecSessions(self.directory, idle_engine())
         self.streams, self.timeouts = OpenStreams(), SimpleNamespace(keepalive_s=15.0)
+        self.queue = FairQueue()
         site: Any = SimpleNamespace(
             clock=lambda: 100.0,
             defaults=lambda _: Defaults(),

@@ -1,6 +1,7 @@
 """Submits: the feasibility check follows the current nodes, and each person has limits."""
 
 import asyncio
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +15,8 @@ from rota.core.model.node import Gpu, Node, NodeId
 from rota.core.scheduling.view import Rules
 from rota.daemon.access.authorization import Caller
 from rota.daemon.errors import LimitError, RefusedError
-from rota.daemon.jobs.admission import Defaults
+from rota.daemon.jobs import submission
+from rota.daemon.jobs.admission import Defaults, admit
 from rota.daemon.jobs.job_lookup import JobDirectory
 from rota.daemon.jobs.submission import SubmissionService
 from rota.daemon.launch.local import LocalEnvironment
@@ -139,3 +141,27 @@ def test_one_person_cannot_fill_the_store_with_requests() -> None:
         await service.submit(BOB, [ONE])
 
     asyncio.run(scenario())
+
+
+def test_a_large_array_is_checked_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(Rules())
+    kernel.apply(node(1), 0.0)
+    service = with_store(kernel)
+    threads: list[int] = []
+
+    def recorded(*given: Any, **more: Any) -> Any:
+        threads.append(threading.get_ident())
+        return admit(*given, **more)
+
+    monkeypatch.setattr(submission, "admit", recorded)
+
+    async def scenario() -> None:
+        await service.submit(ADA, [replace(ONE, array="0-999")])
+        await service.check(ADA, [replace(ONE, name=f"n{number}") for number in range(100)])
+        assert threading.get_ident() not in threads
+        await service.check(ADA, [ONE])
+        assert threading.get_ident() in threads
+
+    asyncio.run(scenario())
+    assert len({job.spec.array for job in kernel.jobs.values()}) == 1
+    assert kernel.n_queued("ada") == 1000
