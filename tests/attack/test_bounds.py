@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,7 +31,7 @@ class HostileServer:
         self._piece = b"100000\r\n%s\r\n" % (b" " * MIB) if head == CHUNKED else b" " * MIB
         self._head = head
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = "http://127.0.0.1:%d" % self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
@@ -70,7 +71,7 @@ def test_an_api_server_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(http, "RESPONSE_BYTES_MAX", 4 * MIB)
 
     async def scenario(url: str) -> None:
-        transport = http.Transport(ClusterAccess(url))
+        transport = http.Transport(ClusterAccess(url, "default", ssl.create_default_context()))
         try:
             with pytest.raises(ApiError, match="larger than 4 MiB"):
                 await transport.request(http.ApiRequest("POST", "/api"))

@@ -31,6 +31,7 @@ from rota.api.routes import (
 from rota.api.routes import exec as exec_routes
 from rota.api.streams import OpenStreams
 from rota.api.uvicorn_protocol import ClientTimeouts
+from rota.config.limits import DEFAULT_LIMITS, UserLimits
 from rota.daemon.access.snapshot_access import SnapshotAccess
 from rota.daemon.access.tokens import Tokens
 from rota.daemon.artifacts.job_files import JobFiles
@@ -76,6 +77,7 @@ class Services:
     streams: OpenStreams = field(default_factory=OpenStreams)
     queue: FairQueue = field(default_factory=FairQueue)
     connections: ConnectionLimiter = field(default_factory=ConnectionLimiter)
+    limits: UserLimits = DEFAULT_LIMITS
 
 
 def create(services: Services) -> Any:

@@ -19,7 +19,7 @@ from rota.errors import RotaError
 from rota.wire.daemon import Problem
 
 BODY_BYTES_MAX = 16 * 1024**2
-BODIES_BYTES_MAX = 4 * BODY_BYTES_MAX
+BODIES_BYTES_MAX = 2 * BODY_BYTES_MAX
 """All bodies of one user that are not answered yet."""
 PUBLIC = frozenset({"/healthz", "/readyz"})
 """Paths of probes, which need no caller."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, cast, get_args, get_origin, get_type_hints
+from weakref import WeakValueDictionary
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -21,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from rota.daemon.access.authorization import Caller
 from rota.daemon.errors import RefusedError
 from rota.errors import UserError, did_you_mean, json_error_message, shown
 
@@ -32,6 +34,10 @@ VALUES_MAX = 1_500_000
 """Values of a body. Commas in texts count, too."""
 ENTRIES_MAX = 20_000
 """Entries of one list or table."""
+
+
+_decoding: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+"""By user."""
 
 
 class TooManyValuesError(UserError):
@@ -49,7 +55,11 @@ class StrictRequest(Request):
         body = await self.body()
         if len(body) <= SMALL_BYTES:
             return _decode(body, self._kind)
-        return await asyncio.to_thread(_decode_large, body, self._kind)
+        caller: Caller | None = self.scope.get("state", {}).get("caller")
+        # One large body of a user at a time: each one needs a thread, and memory of many times its
+        # size.
+        async with _decoding.setdefault(caller.user if caller else "", asyncio.Lock()):
+            return await asyncio.to_thread(_decode_large, body, self._kind)
 
 
 def _decode(body: bytes, kind: Any) -> Any:

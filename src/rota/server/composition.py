@@ -156,6 +156,7 @@ class _Composition:
             streams=OpenStreams(limits.max_streams),
             queue=FairQueue(limits.max_requests_per_s, limits.max_request_cpu),
             connections=ConnectionLimiter(most_of_user=limits.max_connections),
+            limits=limits,
         )
 
     # -- kernel and submissions -----------------------------------------------------------------

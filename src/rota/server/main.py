@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import signal
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +29,9 @@ from rota.server.settings import Settings
 log = structlog.get_logger()
 PRUNE_S = 3600.0
 """Pause between two deletions of unused shipped code, logs, checkpoints and ended jobs."""
+LARGE_BLOCK_BYTES = 256 * 1024
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
+"""Parameters of mallopt(3)."""
 SWITCH_S = 0.001
 """How soon a long scheduling round yields the interpreter to requests."""
 
@@ -36,6 +40,7 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
     """Run until a signal or a request stops the daemon, or until it may no longer lead. Calls
     `ready` once the daemon answers requests."""
     sys.setswitchinterval(SWITCH_S)
+    _return_freed_memory()
     with _cancel_on_sigterm():
         await _serve(settings, ready=ready)
 
@@ -105,6 +110,15 @@ def _freeze_gc() -> None:
     Each full collection would delay requests for as long as hundreds of submits take."""
     gc.collect()
     gc.freeze()
+
+
+def _return_freed_memory() -> None:
+    """Let glibc give large blocks back to the system when they are freed. By default it raises its
+    threshold after the first large block, and the memory of one large request stays in use."""
+    with suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+        mallopt(M_ARENA_MAX, 2)
 
 
 @contextmanager

@@ -116,8 +116,12 @@ class Snapshots:
     def used_bytes(self, *, owner: SnapshotOwner) -> int:
         return self._user_store(owner).used_bytes
 
-    def used_files(self, *, owner: SnapshotOwner) -> int:
-        return self._user_store(owner).used_files
+    def used(self, *, owner: SnapshotOwner) -> tuple[int, int]:
+        """The bytes and files that count for the quotas of a user."""
+        if not (self._root / _name_for(owner)).exists():
+            return 0, 0
+        store = self._user_store(owner)
+        return store.used_bytes, store.used_files
 
     def prune(
         self, keep: Collection[tuple[SnapshotOwner, str]], *, unused_s: float = UNUSED_S

@@ -168,6 +168,10 @@ class SubmissionService:
         dependencies = await self._dependencies(caller, requests)
         return await self._admit(caller, requests, dependencies=dependencies)
 
+    async def request_bytes(self, user: str) -> int:
+        """The stored bytes of the requests of a user."""
+        return await self._stored.of(user)
+
     async def submit_from_object(
         self, caller: Caller, request: JobRequest, *, options: SubmitOptions
     ) -> JobId:

@@ -62,7 +62,7 @@ MAX_CHECKED_BYTES = 64 * 1024**2
 """A file up to this size is checked for damage when it is opened (about 0.1 s per 30 MB)."""
 
 
-class DeferredStatements:
+class _DeferredStatements:
     """The statements of a large batch, which the writer thread makes."""
 
     def __init__(self, batch: Batch) -> None:
@@ -95,7 +95,7 @@ class SqliteStore:
     def write(self, batch: Batch) -> Future[None]:
         with as_store_errors(self._path):
             if len(batch.effects.jobs) > LARGE_BATCH:
-                return self._writer.write(DeferredStatements(batch.copied()))
+                return self._writer.write(_DeferredStatements(batch.copied()))
             return self._writer.write(statements(batch))
 
     def resume(self) -> Future[None]:
