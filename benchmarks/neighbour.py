@@ -4,8 +4,9 @@
 
 While each attack of `benchmarks.support.attacks` runs, another user submits, lists and cancels jobs
 and starts one. The 99th percentile of each is compared with the idle daemon (goal: 3 times), and
-the daemon's memory with 400 MiB. The attacker is a process of its own: on a small machine it also takes
-CPU time from the measuring user. Everything is in a temporary folder and stops with the benchmark.
+the daemon's memory with 400 MiB. The attacker is a process of its own: on a small machine it also
+takes CPU time from the measuring user. Everything is in a temporary folder and stops with the
+benchmark.
 """
 
 from __future__ import annotations

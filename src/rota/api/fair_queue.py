@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic, thread_time
 from types import coroutine
 from typing import Any, TypeVar
 
 from rota.config.limits import DEFAULT_LIMITS
 from rota.daemon.errors import LimitError
+from rota.heavy_work import HeavyWork, set_payer
 
 RATE_BURST_S = 1.0
 """Requests of this time may come at once."""
@@ -37,6 +38,8 @@ class _Account:
 
     paid_until_s: float = 0.0
     cpu_until_s: float = 0.0
+    heavy: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held during heavy work of the user in a thread."""
 
 
 class FairQueue:
@@ -81,18 +84,20 @@ class FairQueue:
         await turn
 
     async def run(self, user: str, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine, and charge its CPU time on this thread to the user."""
+        """Run a coroutine, and charge its CPU time to the user, heavy work in threads included."""
         account = self._account(user)
 
         def charge(seconds: float) -> None:
-            now = self._clock()
-            account.cpu_until_s = max(account.cpu_until_s, now) + seconds * self._cpu_factor
+            self._charge(account, seconds)
 
+        set_payer(HeavyWork(account.heavy, charge))
         return await _metered(work, charge)
 
     def charge(self, user: str, cpu_s: float) -> None:
-        """Charge CPU time that a thread used for a request of the user."""
-        account = self._account(user)
+        """Charge CPU time to the user."""
+        self._charge(self._account(user), cpu_s)
+
+    def _charge(self, account: _Account, cpu_s: float) -> None:
         account.cpu_until_s = max(account.cpu_until_s, self._clock()) + cpu_s * self._cpu_factor
 
     def _account(self, user: str) -> _Account:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Path
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from rota.heavy_work import run_heavy
 from rota.wire.codec import dump
 from rota.wire.daemon import Problem
 
@@ -23,7 +24,7 @@ def json_response(value: object, *, status: int = 200) -> Response:
 
 async def large_json_response(value: object) -> Response:
     """Serializes in a thread: for values that may have thousands of entries."""
-    return await asyncio.to_thread(json_response, value)
+    return await run_heavy(partial(json_response, value))
 
 
 async def _services(connection: HTTPConnection) -> Any:

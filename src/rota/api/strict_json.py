@@ -7,13 +7,11 @@ bodies have more of them than any request needs.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast, get_args, get_origin, get_type_hints
-from weakref import WeakValueDictionary
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -22,9 +20,9 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from rota.daemon.access.authorization import Caller
 from rota.daemon.errors import RefusedError
 from rota.errors import UserError, did_you_mean, json_error_message, shown
+from rota.heavy_work import run_heavy
 
 SMALL_BYTES = 32 * 1024
 """A body up to this size is parsed at once on the event loop: a thread costs more."""
@@ -34,10 +32,6 @@ VALUES_MAX = 1_500_000
 """Values of a body. Commas in texts count, too."""
 ENTRIES_MAX = 20_000
 """Entries of one list or table."""
-
-
-_decoding: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-"""By user."""
 
 
 class TooManyValuesError(UserError):
@@ -55,11 +49,7 @@ class StrictRequest(Request):
         body = await self.body()
         if len(body) <= SMALL_BYTES:
             return _decode(body, self._kind)
-        caller: Caller | None = self.scope.get("state", {}).get("caller")
-        # One large body of a user at a time: each one needs a thread, and memory of many times its
-        # size.
-        async with _decoding.setdefault(caller.user if caller else "", asyncio.Lock()):
-            return await asyncio.to_thread(_decode_large, body, self._kind)
+        return await run_heavy(partial(_decode_large, body, self._kind))
 
 
 def _decode(body: bytes, kind: Any) -> Any:

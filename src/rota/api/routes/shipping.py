@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, BinaryIO
 
 from fastapi import Path, Query, Request
@@ -17,6 +18,7 @@ from rota.api.router import LazyRouter
 from rota.api.streams import byte_stream
 from rota.daemon.artifacts.snapshots import SnapshotOwner, Snapshots
 from rota.errors import UserError
+from rota.heavy_work import run_heavy
 from rota.wire.manifest import MAX_JSON_BYTES, SnapshotManifest
 
 router = LazyRouter(prefix="/v1", tags=["snapshots"], responses=ERRORS)
@@ -174,4 +176,4 @@ async def _manifest(request: Request) -> SnapshotManifest:
     body = await request.body()
     if len(body) > MAX_JSON_BYTES:
         raise UserError("the manifest is too large", "exclude files with .rotaignore")
-    return await asyncio.to_thread(SnapshotManifest.of_json, body)
+    return await run_heavy(partial(SnapshotManifest.of_json, body))

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from weakref import WeakValueDictionary
 
 from rota.core.explain.feasibility import FeasibilityChecker, with_full_capacity
 from rota.core.lifecycle.reducer import new_job
@@ -42,6 +41,7 @@ from rota.daemon.launch.launcher import SiteConfig
 from rota.daemon.launch.programs import pack_all
 from rota.daemon.runtime.controller import Controller
 from rota.errors import UserError, printable
+from rota.heavy_work import run_heavy
 from rota.store.interface import Store
 from rota.store.records import Submission
 from rota.wire.jobs import JobRequest, JobView
@@ -95,7 +95,6 @@ class SubmissionService:
         self._keys = IdempotencyKeys(store)
         self._feasibility = FeasibilityChecker([])
         self._ids: JobIdGenerator | None = None
-        self._admitting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # -- requests of callers --------------------------------------------------------------------
 
@@ -160,7 +159,7 @@ class SubmissionService:
                 for each in admitted
             ]
 
-        return await asyncio.to_thread(views) if len(admitted) > SMALL_BATCH else views()
+        return await run_heavy(views) if len(admitted) > SMALL_BATCH else views()
 
     async def check(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Admitted]:
         """Check requests as a submit does, without queueing jobs."""
@@ -231,7 +230,7 @@ class SubmissionService:
             _submitted, admitted, job_ids, user=caller.user, account=account, options=options
         )
         is_large = len(admitted) > SMALL_BATCH
-        events, submissions = await asyncio.to_thread(build) if is_large else build()
+        events, submissions = await run_heavy(build) if is_large else build()
         self._require_places(caller, len(admitted))
         self._stored.add(submissions)
         written = self._controller.apply_events(events, submissions, actor=caller.user)
@@ -260,8 +259,7 @@ class SubmissionService:
         dependencies: Mapping[str, JobMatch],
         is_moved: bool = False,
     ) -> list[Admitted]:
-        """As `admit`. Many jobs are admitted in a thread, those of one user one batch after the
-        other, so that a user never has many of these threads."""
+        """As `admit`; many jobs are admitted in a thread."""
         feasibility = self._fresh_feasibility()
         admit = partial(
             self._admit_all,
@@ -273,8 +271,7 @@ class SubmissionService:
         )
         if len(requests) <= SMALL_BATCH and not any(each.array for each in requests):
             return admit()
-        async with self._admitting.setdefault(caller.user, asyncio.Lock()):
-            return await asyncio.to_thread(admit)
+        return await run_heavy(admit)
 
     def admit(
         self,

@@ -1,4 +1,4 @@
-"""Waiting for a change: no change between the call and the first step of the coroutine is missed."""
+"""Waiting for a change: one between the call and the first step of the coroutine counts."""
 
 import asyncio
 from typing import Any, cast
