@@ -27,7 +27,12 @@ from rota.errors import RotaError
 from rota.wire.jobs import FINAL_STATES
 
 GPUS = "4x16GiB"
-CONFIG = 'min_runtime = "1s"\nrestart_cost = "0s"\npolicy = "fifo"\n'
+CONFIG = """
+min_runtime = "1s"
+restart_cost = "0s"
+policy = "fifo"
+max_priority = 10  # Without this, only an administrator could submit the urgent job.
+"""
 HERE = Path(__file__).resolve().parent
 EPOCHS = 12
 EPOCH_S = 1.3

@@ -15,6 +15,7 @@ goes through `shown`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,6 +25,10 @@ MAX_SHOWN_CHARS = 60
 """Characters of a value that identify it in a message."""
 MAX_SHOWN_PATH_CHARS = 200
 """Characters of a path in a message; the end of a path matters as much as its start."""
+
+MAX_INTERNAL_CHARS = 300
+"""Characters of the message of an internal error."""
+_VALUES = re.compile(r"""'[^']*'?|"[^"]*"?|\S*/\S*|\S{20,}|(?<==)\S+""")
 
 MAX_SUGGESTION_CHARS = 200
 """The longest unknown word that is compared with known words: time and memory of the comparison
@@ -69,6 +74,14 @@ def os_error_message(error: OSError) -> str:
     """What went wrong, and with which file."""
     reason = (error.strerror or str(error)).lower()
     return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def internal_error_message(error: BaseException) -> str:
+    """Type and message of an error that no code expects, for the history of a job. Quoted values,
+    paths and long words are left out, because they may be secrets of the job; the log of the daemon
+    has all of the error."""
+    message = _VALUES.sub("...", str(error)[:MAX_INTERNAL_CHARS])
+    return f"{type(error).__name__}: {printable(message)}" if message else type(error).__name__
 
 
 def _escaped(character: str) -> str:

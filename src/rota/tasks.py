@@ -1,18 +1,16 @@
-"""Supervised background tasks, isolation of errors, and calls in threads.
+"""Supervised background tasks, and isolation of errors.
 
 Every background task is supervised. A critical task is one that the process cannot work without:
 its failure stops the process. A spawned task serves one job or one request: its failure is logged
 with labels that identify the job or request. `ErrorIsolation` keeps an error with one item of a
-loop from the other items. `in_thread` runs a blocking call in a thread.
+loop from the other items.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
-from typing import TypeVar
+from contextlib import contextmanager
 
 import structlog
 
@@ -22,7 +20,6 @@ log = structlog.get_logger()
 MAX_LOGGED_ERRORS = 1000
 TaskCoroutine = Coroutine[None, None, None]
 FailureCallback = Callable[[BaseException], None]
-T = TypeVar("T")
 
 
 def _ignore_failure(_: BaseException) -> None:
@@ -113,11 +110,14 @@ class ErrorIsolation:
     """Keeps an error with one item of a loop from the other items.
 
     Logs the error with the event `what` and the item's labels: once, until the item raises another
-    error or succeeds. A `RotaError` is not a bug and is raised to the caller.
+    error or succeeds. Errors of the types `raises` concern all items and are raised to the caller.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(
+        self, what: str, *, raises: type[Exception] | tuple[type[Exception], ...] = RotaError
+    ) -> None:
         self._what = what
+        self._raises = raises
         self._logged: dict[tuple[str, ...], str] = {}
 
     @contextmanager
@@ -126,7 +126,7 @@ class ErrorIsolation:
         key = tuple(labels.values())
         try:
             yield
-        except RotaError:
+        except self._raises:
             raise
         except Exception as error:
             if self._logged.get(key) != repr(error):
@@ -136,27 +136,3 @@ class ErrorIsolation:
             self._logged[key] = repr(error)
         else:
             self._logged.pop(key, None)
-
-
-async def in_thread(work: Callable[[], T]) -> T:
-    """Run a blocking call in a daemon thread and return its result. Unlike `asyncio.to_thread`, it
-    does not delay the end of the process."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def deliver(put: Callable[[], None]) -> None:
-        # The caller may be gone, and the loop may be closed.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(lambda: None if done.done() else put())
-
-    def run() -> None:
-        try:
-            found = work()
-        except Exception as error:  # noqa: BLE001 - raised again in the caller
-            failure = error
-            deliver(lambda: done.set_exception(failure))
-        else:
-            deliver(lambda: done.set_result(found))
-
-    threading.Thread(target=run, daemon=True).start()
-    return await done

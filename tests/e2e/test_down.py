@@ -40,6 +40,8 @@ def test_down_with_stop_jobs_requeues_jobs(own_daemon: DaemonProcess) -> None:
     assert daemon.processes(running) == {}
     daemon.up()
     daemon.says(running, "start 1", attempt=2)
+    reasons = {each.reason for each in daemon.client.story(running)}
+    assert any(each.startswith("back in the queue: the daemon is stopped by") for each in reasons)
     daemon.allow("go")
     assert daemon.ends(waiting).state == "succeeded"
     assert daemon.state_of(held) == "held"

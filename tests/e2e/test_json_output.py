@@ -5,7 +5,7 @@ import json
 import jsonschema_rs
 
 from tests.support.daemon_process import DaemonProcess
-from tests.tidy.json_schemas import SCHEMAS, strict
+from tests.tidy.json_schemas import ERROR, SCHEMAS, strict
 
 
 def require_schema(name: str, printed: str) -> None:
@@ -30,3 +30,10 @@ def test_lines_of_a_followed_submit(daemon: DaemonProcess) -> None:
         jsonschema_rs.validate(strict(SCHEMAS["logs"]), each)
     assert [each["type"] for each in lines] == ["job", "log", "job"]
     assert [each["state"] for each in lines if each["type"] == "job"][1:] == ["succeeded"]
+
+
+def test_the_failure_of_a_job_is_an_error_in_json(daemon: DaemonProcess) -> None:
+    done = daemon.rota("submit", "--wait", "--json", "--", "sh", "-c", "exit 7")
+    assert done.returncode == 7
+    jsonschema_rs.validate(strict(ERROR), error := json.loads(done.stderr))
+    assert (error["code"], json.loads(done.stdout)["state"]) == ("failed", "failed")

@@ -125,7 +125,7 @@ def test_job_with_a_failed_dependency_ends_with_the_reason(daemon: DaemonProcess
     daemon.allow("go")
     assert daemon.ends(second).reason == f"dependency {first} failed"
     assert daemon.ends(third).reason == f"dependency {second} failed"
-    with pytest.raises(AnswerError, match="has failed"):
+    with pytest.raises(AnswerError, match="did not succeed: it has failed"):
         daemon.submit("say start", after=[first])
     assert daemon.heard() == []
 

@@ -75,6 +75,7 @@ def test_logs_follow_survives_a_killed_daemon(own_daemon: DaemonProcess) -> None
     daemon = own_daemon
     daemon.up()
     job = daemon.submit("echo first; await go; echo second")
+    daemon.reaches(job, "running")
     command = daemon.command("logs", "--follow", job)
     with started(**command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
         assert reader.stdout is not None
@@ -109,3 +110,13 @@ def test_output_during_a_restart_of_the_daemon_is_read_once(own_daemon: DaemonPr
     daemon.up()
     daemon.allow("two")
     assert follower.all() == b"a\xff\nb\xfec\n"
+
+
+def test_output_of_a_job_that_has_not_started(daemon: DaemonProcess) -> None:
+    """A line on stderr says why there is none."""
+    job = daemon.submit("true", hold=True)
+    done = daemon.rota("logs", job)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (
+        done.stderr == f"rota: job {job} is held: held until a user releases it; it has no output\n"
+    )

@@ -53,6 +53,6 @@ def test_interrupted_command_says_that_the_job_continues(daemon: DaemonProcess) 
         assert rota.stdout.readline() == b"here\n"
         rota.send_signal(signal.SIGINT)
         assert rota.wait(PATIENCE_S) == 130
-        expected = f"rota: job {job} is still running; 'rota cancel {job}' cancels it\n"
+        expected = f"rota: job {job} has not ended; 'rota cancel {job}' cancels it\n"
         assert rota.stderr.read().decode() == expected
     daemon.client.cancel(job)

@@ -10,7 +10,7 @@ from typing import Any
 from rota.client.endpoint import Endpoint
 from rota.wire.daemon import GpuView, NodeView, SettingView, Status, TokenView
 from rota.wire.history import HistoryJob, HistoryPage
-from rota.wire.job_changes import ChangedJobs, JobSelection
+from rota.wire.job_changes import ChangedJobs, JobEdit, JobSelection
 from rota.wire.jobs import (
     AttemptView,
     JobDetails,
@@ -331,6 +331,9 @@ class FakeClient:
     def resize(self, job: str, gpus: int | None) -> JobView:
         reason = f"pinned to {gpus} GPUs by its owner" if gpus else ""
         return replace(RUNNING, reason=reason)
+
+    def edit(self, job: str, edit: JobEdit) -> list[JobView]:
+        return [replace(RUNNING, name=edit.name or job, priority=edit.priority or 0)]
 
     def wait(self, job: str) -> JobView:
         return replace(RUNNING, state="succeeded", ended_s=NOW)

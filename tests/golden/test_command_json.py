@@ -200,9 +200,9 @@ def test_show_as_json(rota: Rota):
     "hours": null,
     "category": "",
     "env": {
-      "HF_TOKEN": "hf_abcdefghijklmnopqrstuvwxyz",
-      "THREADS": "4",
-      "DB": "postgres://user-1:hunter22@db/x"
+      "HF_TOKEN": "(hidden)",
+      "THREADS": "(hidden)",
+      "DB": "(hidden)"
     },
     "workdir": "/home/user-1/bert",
     "umask": 23,
@@ -475,7 +475,8 @@ def test_nodes_list_as_json(rota: Rota):
       }
     ],
     "note": "",
-    "is_cordoned": false
+    "is_cordoned": false,
+    "state": "ok"
   },
   {
     "id": "old-box",
@@ -486,7 +487,8 @@ def test_nodes_list_as_json(rota: Rota):
     "memory_used_bytes": 0,
     "gpus": [],
     "note": "",
-    "is_cordoned": false
+    "is_cordoned": false,
+    "state": "draining"
   }
 ]
 """)
@@ -569,7 +571,8 @@ def test_top_as_json(rota: Rota):
         }
       ],
       "note": "",
-      "is_cordoned": false
+      "is_cordoned": false,
+      "state": "ok"
     },
     {
       "id": "old-box",
@@ -580,7 +583,8 @@ def test_top_as_json(rota: Rota):
       "memory_used_bytes": 0,
       "gpus": [],
       "note": "",
-      "is_cordoned": false
+      "is_cordoned": false,
+      "state": "draining"
     }
   ],
   "jobs": [
@@ -625,7 +629,8 @@ def test_token_list_as_json(rota: Rota):
     "created_s": 1789913600.0,
     "expires_s": 1790086400.0,
     "revoked_s": null,
-    "secret": ""
+    "secret": "",
+    "state": "valid"
   },
   {
     "id": "11223344",
@@ -634,7 +639,8 @@ def test_token_list_as_json(rota: Rota):
     "created_s": 1789913600.0,
     "expires_s": 1789999940.0,
     "revoked_s": null,
-    "secret": ""
+    "secret": "",
+    "state": "expired"
   },
   {
     "id": "55667788",
@@ -643,7 +649,8 @@ def test_token_list_as_json(rota: Rota):
     "created_s": 1789913600.0,
     "expires_s": null,
     "revoked_s": 1789999995.0,
-    "secret": ""
+    "secret": "",
+    "state": "revoked"
   }
 ]
 """)
@@ -659,7 +666,8 @@ def test_token_revoke_as_json(rota: Rota):
     "created_s": 1789913600.0,
     "expires_s": null,
     "revoked_s": 1789999995.0,
-    "secret": ""
+    "secret": "",
+    "state": "revoked"
   }
 ]
 """)
@@ -744,7 +752,8 @@ def test_token_create_as_json(rota: Rota):
   "created_s": 1790000000.0,
   "expires_s": null,
   "revoked_s": null,
-  "secret": "rota_secret"
+  "secret": "rota_secret",
+  "state": "valid"
 }
 """)
 

@@ -3,6 +3,8 @@
 # ruff: noqa: E501 - a table is as wide as it is
 from __future__ import annotations
 
+import json
+
 from inline_snapshot import snapshot
 
 from tests.golden.conftest import Rota
@@ -37,39 +39,67 @@ id         name         user     state    gpus   age   running   remaining   fin
 
 def test_show(rota: Rota):
     assert rota("show", "bert") == snapshot("""\
-id          1q1ghcmf
-name        bert
-user        user-1
-project     vision
-state       running
-hint        worker 1 holds the others up: look at its GPU, its node and its data
-command     python train.py --lr 1e-3 '--name=a b' --api-key k123456
-folder      /home/user-1/bert
-gpus        2 of 1..4
-cpus        2
-memory      32GiB
-nodes       box
-priority    5
-after       1q1gaaaa
-submitted   2026-09-21 12:10:16
-started     2026-09-21 12:16:40
-ran         1h02m
-waited      6m24s
-GPU time    2h04m
-time limit  2d
-progress    45%, 4.5 of 10 epochs
-saved       4 epochs
-left        50m00s ±6 min
-ends        ~15:03 ±6 min
-lost        12m34s of work
-metrics     loss 0.0667, accuracy 0.87
-stragglers  worker 1 on box, 1.5 times as slow as the others
+id            1q1ghcmf
+name          bert
+user          user-1
+project       vision
+state         running
+hint          worker 1 holds the others up: look at its GPU, its node and its data
+command       python train.py --lr 1e-3 '--name=a b' --api-key k123456
+workdir       /home/user-1/bert
+env           HF_TOKEN, THREADS, DB
+gpus          2 of 1..4
+cpus          2
+memory        32GiB
+nodes         box
+priority      5
+mode          fixed
+after         1q1gaaaa
+submitted     2026-09-21 12:10:16
+started       2026-09-21 12:16:40
+running       1h02m
+queued        6m24s
+gpu_s         7451 (2h04m)
+time_limit    2d
+progress      45%, 4.5 of 10 epochs
+epochs_saved  4 epochs
+remaining     50m00s ±6 min
+finish        ~15:03 ±6 min
+lost          12m34s of work
+metrics       loss 0.0667, accuracy 0.87
+stragglers    worker 1 on box, 1.5 times as slow as the others
 
-attempt   worker   where     started               ended                 exit   outcome     why
-────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-      1        0   box:0     2026-09-21 12:16:40   2026-09-21 12:33:20    143   preempted   a job of higher priority needed its GPUs
-      1        1   box:1     2026-09-21 12:25:00   2026-09-21 12:33:19      0   preempted   a job of higher priority needed its GPUs
-      2        0   box:0,1   2026-09-21 13:27:55   -                        -
+attempt   worker   node   gpus   started               ended                 exit_code   outcome     reason
+─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+      1        0   box    0      2026-09-21 12:16:40   2026-09-21 12:33:20         143   preempted   a job of higher priority needed its GPUs
+      1        1   box    1      2026-09-21 12:25:00   2026-09-21 12:33:19           0   preempted   a job of higher priority needed its GPUs
+      2        0   box    0,1    2026-09-21 13:27:55   -                             -
+""")
+
+
+def test_show_as_a_job_file(rota: Rota):
+    assert rota("show", "--file", "bert") == snapshot("""\
+command:
+- python
+- train.py
+- --lr
+- 1e-3
+- --name=a b
+- --api-key
+- k123456
+name: bert
+project: vision
+gpus: 1..4
+cpus: 2.0
+memory: 32GiB
+priority: 5
+epochs: 10
+env:
+  THREADS: '4'
+  DB: postgres://user-1:hunter22@db/x
+workdir: /home/user-1/bert
+time_limit: 2d
+umask: 0027
 """)
 
 
@@ -79,20 +109,22 @@ id         1q1gxzs9
 name       broken
 user       user-1
 state      failed
-why        exit code 1: the GPU ran out of memory (OOM)
+reason     exit code 1: the GPU ran out of memory (OOM)
 hint       a smaller batch, or more memory: `--gpu-memory`, `--gpu-type`
 command    python train.py
 gpus       0.5
+priority   0
+mode       fixed
 submitted  2026-09-19 06:40:00
 started    2026-09-19 06:40:10
 ended      2026-09-19 06:56:40
-ran        16m30s
-waited     10s
-GPU time   8m15s
+running    16m30s
+queued     10s
+gpu_s      495 (8m15s)
 
-attempt   worker   where   started               ended                 exit   outcome   why
-────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-      1        0   box:3   2026-09-19 06:40:10   2026-09-19 06:56:40      1   failed    exit code 1: the GPU ran out of memory (OOM)
+attempt   worker   node   gpus   started               ended                 exit_code   outcome   reason
+───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+      1        0   box    3      2026-09-19 06:40:10   2026-09-19 06:56:40           1   failed    exit code 1: the GPU ran out of memory (OOM)
 """)
 
 
@@ -107,20 +139,22 @@ id         1q1gxzs9
 name       broken
 user       user-1
 state      failed
-why        exit code 1: the GPU ran out of memory (OOM)
+reason     exit code 1: the GPU ran out of memory (OOM)
 hint       a smaller batch, or more memory: `--gpu-memory`, `--gpu-type`
 command    python train.py
 gpus       0.5
+priority   0
+mode       fixed
 submitted  2026-09-19 06:40:00
 started    2026-09-19 06:40:10
 ended      2026-09-19 06:56:40
-ran        16m30s
-waited     10s
-GPU time   8m15s
+running    16m30s
+queued     10s
+gpu_s      495 (8m15s)
 
-attempt   worker   where   started               ended                 exit   outcome   why
-────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-      1        0   box:3   2026-09-19 06:40:10   2026-09-19 06:56:40      1   failed    exit code 1: the GPU ran out of memory (OOM)
+attempt   worker   node   gpus   started               ended                 exit_code   outcome   reason
+───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+      1        0   box    3      2026-09-19 06:40:10   2026-09-19 06:56:40           1   failed    exit code 1: the GPU ran out of memory (OOM)
 ~~~~
 
 """)
@@ -128,12 +162,12 @@ attempt   worker   where   started               ended                 exit   ou
 
 def test_story(rota: Rota):
     assert rota("story", "bert") == snapshot("""\
-time                  attempt   state      reason
-────────────────────────────────────────────────────────────────────────────────
-2026-09-21 12:10:16         -   queued     submitted (by user-1)
-2026-09-21 12:16:40         1   starting   scheduled
-2026-09-21 12:16:41         1   running    all workers started
-2026-09-21 12:33:20         1   queued     preempted by a job of higher priority
+at                    attempt   before     after      reason
+───────────────────────────────────────────────────────────────────────────────────────────
+2026-09-21 12:10:16         -   -          queued     submitted (by user-1)
+2026-09-21 12:16:40         1   queued     starting   scheduled
+2026-09-21 12:16:41         1   starting   running    all workers started
+2026-09-21 12:33:20         1   running    queued     preempted by a job of higher priority
 """)
 
 
@@ -167,13 +201,13 @@ address  127.0.0.1:8800
 
 def test_nodes_list(rota: Rota):
     assert rota("nodes", "list") == snapshot("""\
-node      gpu   type             memory   busy   jobs       state
-─────────────────────────────────────────────────────────────────────────────────────────
-box         0   A100   60 GiB of 80 GiB    97%   1q1ghcmf   ok
-box         1   A100   61 GiB of 80 GiB    50%   1q1ghcmf   ok
-box         2   A100             80 GiB      -   -          ok
-box         3   A100             80 GiB      -   -          2 uncorrectable memory errors
-old-box     -   -                     -      -   -          draining
+id        index   type             memory   utilisation   jobs       state
+──────────────────────────────────────────────────────────────────────────────────────────────────
+box           0   A100   60 GiB of 80 GiB           97%   1q1ghcmf   ok
+box           1   A100   61 GiB of 80 GiB           50%   1q1ghcmf   ok
+box           2   A100             80 GiB             -   -          ok
+box           3   A100             80 GiB             -   -          2 uncorrectable memory errors
+old-box       -   -                     -             -   -          draining
 """)
 
 
@@ -183,13 +217,13 @@ rota 0.1.0, up 1d01h; tiresias:knob=4; 2 of 3 GPUs held; jobs: 1 queued, 1 runni
 box: 2 of 64 CPUs and 32 GiB of 256 GiB requested
 old-box: 0 of 8 CPUs and 0 B of 16 GiB requested, draining
 
-node      gpu   type             memory   busy   jobs            state
-──────────────────────────────────────────────────────────────────────────────────────────────
-box         0   A100   60 GiB of 80 GiB    97%   bert (user-1)   ok
-box         1   A100   61 GiB of 80 GiB    50%   bert (user-1)   ok
-box         2   A100             80 GiB      -   -               ok
-box         3   A100             80 GiB      -   -               2 uncorrectable memory errors
-old-box     -   -                     -      -   -               draining
+id        index   type             memory   utilisation   jobs            state
+───────────────────────────────────────────────────────────────────────────────────────────────────────
+box           0   A100   60 GiB of 80 GiB           97%   bert (user-1)   ok
+box           1   A100   61 GiB of 80 GiB           50%   bert (user-1)   ok
+box           2   A100             80 GiB             -   -               ok
+box           3   A100             80 GiB             -   -               2 uncorrectable memory errors
+old-box       -   -                     -             -   -               draining
 
 id         name   user     state          gpus   running   progress   remaining   finish          reason
 ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -259,39 +293,41 @@ Written at 2026-09-21 14:13:20. Known kinds of secrets are removed.
 ## Job
 
 ~~~~
-id          1q1ghcmf
-name        bert
-user        user-1
-project     vision
-state       running
-hint        worker 1 holds the others up: look at its GPU, its node and its data
-command     python train.py --lr 1e-3 '--name=a b' --api-key [removed]
-folder      /home/user-1/bert
-gpus        2 of 1..4
-cpus        2
-memory      32GiB
-nodes       box
-priority    5
-after       1q1gaaaa
-submitted   2026-09-21 12:10:16
-started     2026-09-21 12:16:40
-ran         1h02m
-waited      6m24s
-GPU time    2h04m
-time limit  2d
-progress    45%, 4.5 of 10 epochs
-saved       4 epochs
-left        50m00s ±6 min
-ends        ~15:03 ±6 min
-lost        12m34s of work
-metrics     loss 0.0667, accuracy 0.87
-stragglers  worker 1 on box, 1.5 times as slow as the others
+id            1q1ghcmf
+name          bert
+user          user-1
+project       vision
+state         running
+hint          worker 1 holds the others up: look at its GPU, its node and its data
+command       python train.py --lr 1e-3 '--name=a b' --api-key [removed]
+workdir       /home/user-1/bert
+env           HF_TOKEN, THREADS, DB
+gpus          2 of 1..4
+cpus          2
+memory        32GiB
+nodes         box
+priority      5
+mode          fixed
+after         1q1gaaaa
+submitted     2026-09-21 12:10:16
+started       2026-09-21 12:16:40
+running       1h02m
+queued        6m24s
+gpu_s         7451 (2h04m)
+time_limit    2d
+progress      45%, 4.5 of 10 epochs
+epochs_saved  4 epochs
+remaining     50m00s ±6 min
+finish        ~15:03 ±6 min
+lost          12m34s of work
+metrics       loss 0.0667, accuracy 0.87
+stragglers    worker 1 on box, 1.5 times as slow as the others
 
-attempt   worker   where     started               ended                 exit   outcome     why
-────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-      1        0   box:0     2026-09-21 12:16:40   2026-09-21 12:33:20    143   preempted   a job of higher priority needed its GPUs
-      1        1   box:1     2026-09-21 12:25:00   2026-09-21 12:33:19      0   preempted   a job of higher priority needed its GPUs
-      2        0   box:0,1   2026-09-21 13:27:55   -                        -
+attempt   worker   node   gpus   started               ended                 exit_code   outcome     reason
+─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+      1        0   box    0      2026-09-21 12:16:40   2026-09-21 12:33:20         143   preempted   a job of higher priority needed its GPUs
+      1        1   box    1      2026-09-21 12:25:00   2026-09-21 12:33:19           0   preempted   a job of higher priority needed its GPUs
+      2        0   box    0,1    2026-09-21 13:27:55   -                             -
 ~~~~
 
 ## Job file, with defaults
@@ -324,12 +360,12 @@ umask: 0027
 ## History
 
 ~~~~
-time                  attempt   state      reason
-────────────────────────────────────────────────────────────────────────────────
-2026-09-21 12:10:16         -   queued     submitted (by user-1)
-2026-09-21 12:16:40         1   starting   scheduled
-2026-09-21 12:16:41         1   running    all workers started
-2026-09-21 12:33:20         1   queued     preempted by a job of higher priority
+at                    attempt   before     after      reason
+───────────────────────────────────────────────────────────────────────────────────────────
+2026-09-21 12:10:16         -   -          queued     submitted (by user-1)
+2026-09-21 12:16:40         1   queued     starting   scheduled
+2026-09-21 12:16:41         1   starting   running    all workers started
+2026-09-21 12:33:20         1   running    queued     preempted by a job of higher priority
 ~~~~
 
 ## Last output of attempt 1, worker 0
@@ -379,13 +415,13 @@ daemon up since   2026-09-20 13:13:20
 ## Nodes
 
 ~~~~
-node      gpu   type             memory   busy   jobs       state
-─────────────────────────────────────────────────────────────────────────────────────────
-box         0   A100   60 GiB of 80 GiB    97%   1q1ghcmf   ok
-box         1   A100   61 GiB of 80 GiB    50%   1q1ghcmf   ok
-box         2   A100             80 GiB      -   -          ok
-box         3   A100             80 GiB      -   -          2 uncorrectable memory errors
-old-box     -   -                     -      -   -          draining
+id        index   type             memory   utilisation   jobs       state
+──────────────────────────────────────────────────────────────────────────────────────────────────
+box           0   A100   60 GiB of 80 GiB           97%   1q1ghcmf   ok
+box           1   A100   61 GiB of 80 GiB           50%   1q1ghcmf   ok
+box           2   A100             80 GiB             -   -          ok
+box           3   A100             80 GiB             -   -          2 uncorrectable memory errors
+old-box       -   -                     -             -   -          draining
 ~~~~
 """)
 
@@ -403,3 +439,13 @@ Parameters:
   threshold_gpu_s=3600 (a number above 0)
   knob=8 (a number above 0)
 """)
+
+
+def test_show_hides_values_of_variables_and_never_shows_secrets(rota: Rota):
+    [hidden] = [line for line in rota("show", "bert").splitlines() if line.startswith("env ")]
+    [named] = [line for line in rota("show", "bert", "--env").splitlines() if line[:4] == "env "]
+    assert hidden.split(maxsplit=1)[1] == "HF_TOKEN, THREADS, DB"
+    assert named.split(maxsplit=1)[1] == snapshot("'HF_TOKEN=[removed]' THREADS=4 'DB=[removed]'")
+    as_json = json.loads(rota("show", "bert", "--env", "--json"))
+    assert as_json["request"]["env"]["THREADS"] == "4"
+    assert "hunter22" not in str(as_json)

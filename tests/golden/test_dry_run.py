@@ -12,7 +12,7 @@ def test_dry_run(rota: Rota):
     assert rota("submit", "--dry-run", "--", "true") == snapshot("""\
 job      sweep, 2 GPUs; the first of 100 jobs of an array; accepted, not submitted
 start    ~15:03
-why      waits for 2 GPUs: 1 running, 1 ahead in the queue
+reason   waits for 2 GPUs: 1 running, 1 ahead in the queue
 finish   ~15:53 ±12 min
 ahead    1 job: 1q1gtmja größe-漢字 (user-2)
 

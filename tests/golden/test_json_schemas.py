@@ -7,7 +7,9 @@ import jsonschema_rs
 import pytest
 
 from rota.cli.main import run
+from rota.wire.job_changes import ChangedJobs
 from tests.golden.conftest import Rota
+from tests.golden.fake_client import FakeClient
 from tests.tidy.json_schemas import ERROR, SCHEMAS, strict
 
 CASES = {
@@ -15,6 +17,7 @@ CASES = {
     "list": ["--all"],
     **{key: ["bert"] for key in ("show", "story", "cancel", "hold", "release", "wait", "profile")},
     "resize": ["bert", "2"],
+    "edit": ["bert", "--priority", "5"],
     "resubmit": ["bert", "broken"],
     **{key: [] for key in ("status", "top", "nodes list", "policy list", "token list")},
     **{key: ["box"] for key in ("nodes drain", "nodes resume", "nodes lost")},
@@ -78,3 +81,8 @@ def test_an_error_is_one_object_on_stderr(
 def test_a_field_that_is_not_declared_is_found() -> None:
     with pytest.raises(jsonschema_rs.ValidationError):
         jsonschema_rs.validate(strict(SCHEMAS["down"]), {"pid": 1, "more": 2})
+
+
+def test_no_matching_jobs_are_an_empty_list(rota: Rota, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(FakeClient, "change_jobs", lambda *_: ChangedJobs([]))
+    assert json.loads(rota("cancel", "--all", "--json")) == []

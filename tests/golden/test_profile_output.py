@@ -19,14 +19,14 @@ job     bert (1q1ghcmf)
 epochs  4.5 of 10
 lost    12m34s of work
 
-                   epochs        epoch        epoch     speed-up   speed-up
-GPUs   nodes     measured     measured       fitted     measured     fitted   source
-──────────────────────────────────────────────────────────────────────────────────────────────────────
-   1   one              3   14m00s ±4%   14m00s ±4%            1          1   measured by its category
-   2   one              4    7m36s ±3%    7m49s ±4%     1.84 ±5%   1.79 ±6%   measured here
-   2   several          1   8m40s ±10%    7m49s ±4%   1.615 ±11%   1.79 ±6%   measured here
-   3   -                -            -    5m36s ±6%            -    2.5 ±6%   fitted to this job
-   4   -                -            -    4m31s ±6%            -    3.1 ±6%   fitted to this job
+                                    epoch        epoch      speedup    speedup
+gpus   crosses_nodes   count     measured       fitted     measured     fitted   origin
+─────────────────────────────────────────────────────────────────────────────────────────────────────────
+   1   no                  3   14m00s ±4%   14m00s ±4%            1          1   measured by its category
+   2   no                  4    7m36s ±3%    7m49s ±4%     1.84 ±5%   1.79 ±6%   measured here
+   2   yes                 1   8m40s ±10%    7m49s ±4%   1.615 ±11%   1.79 ±6%   measured here
+   3   -                   -            -    5m36s ±6%            -    2.5 ±6%   fitted to this job
+   4   -                   -            -    4m31s ±6%            -    3.1 ±6%   fitted to this job
 
 speed-up over one worker: dots measured (hollow: across nodes), line fitted
   │
@@ -58,10 +58,10 @@ step time
       └┬─────────┬─────────┬──────────┬─────────┬─────────┬────────
        0s     10m00s    20m00s     30m00s    40m00s    50m00s   since the first report
 
-worker   node    step   samples/s     memory   GPU memory
-────────────────────────────────────────────────────────────────────────────────────────────────────────────
-     0   box    54 ms       592.6   4.45 GiB       10 GiB
-     1   box    81 ms       395.1   4.45 GiB       10 GiB   straggler: 1.5 times the step time of the others
+worker   node    step   samples_per_s     memory   gpu_memory   slowness
+─────────────────────────────────────────────────────────────────────────────────────────────────────
+     0   box    54 ms           592.6   4.45 GiB       10 GiB   -
+     1   box    81 ms           395.1   4.45 GiB       10 GiB   1.5 times the step time of the others
 
 latest durations: start 12.2 s, save 840 ms, stop 3 s
 

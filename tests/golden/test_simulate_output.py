@@ -42,18 +42,18 @@ def test_table(capsys: pytest.CaptureFixture[str]):
     assert rota([*TASK, "--policy", "fifo", "--policy", "tiresias:knob=4"]) == 0
     assert capsys.readouterr().out == snapshot("""\
 Completion time
-                                    mean    p50    p95    p99   makespan   mean wait
-policy            jobs   finished      h      h      h      h          h           h
-────────────────────────────────────────────────────────────────────────────────────
-fifo                 3          2   2.17   2.17   2.62   2.66       2.68        0.06
-tiresias:knob=4      3          2   4.00   4.00   4.45   4.49       4.52        0.06
+                                    mean_jct   p50_jct   p95_jct   p99_jct   makespan   mean_wait
+policy            jobs   finished          h         h         h         h          h           h
+─────────────────────────────────────────────────────────────────────────────────────────────────
+fifo                 3          2       2.17      2.17      2.62      2.66       2.68        0.06
+tiresias:knob=4      3          2       4.00      4.00      4.45      4.49       4.52        0.06
 
 Cluster and fairness
-                  utilised    held   worst unfairness   unfair jobs
-policy                   %   GPU h                  x             %
-───────────────────────────────────────────────────────────────────
-fifo                  31.1    6.00               1.67         100.0
-tiresias:knob=4       18.5    6.00               3.50         100.0
+                  utilisation   gpu_hours   worst_unfairness   unfair_share
+policy                      %       GPU h                  x              %
+───────────────────────────────────────────────────────────────────────────
+fifo                     31.1        6.00               1.67          100.0
+tiresias:knob=4          18.5        6.00               3.50          100.0
 
 Changes
 policy            preemptions   resizes   moves   rounds
@@ -62,11 +62,11 @@ fifo                        1        22     333    4,444
 tiresias:knob=4             1        22     333    4,444
 
 Decision time
-                   p50     p99     max
-policy              ms      ms      ms
-──────────────────────────────────────
-fifo              2.00   12.29   12.50
-tiresias:knob=4   2.00   12.29   12.50
+                  decision_p50   decision_p99   decision_max
+policy                      ms             ms             ms
+────────────────────────────────────────────────────────────
+fifo                      2.00          12.29          12.50
+tiresias:knob=4           2.00          12.29          12.50
 """)
 
 

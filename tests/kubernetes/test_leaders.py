@@ -60,6 +60,7 @@ def test_a_replica_with_an_empty_disk_restores_everything(lab: DaemonLab) -> Non
     lab.make("resnet", **HELD)
     ids.append(lab.reaches("resnet", "held")["id"])
     first.ask("POST", f"/v1/jobs/{ids[0]}/cancel")
+    first.ask("PATCH", f"/v1/jobs/{ids[2]}", json={"priority": 8, "time_limit": "2h"})
     keyed = first.ask("POST", "/v1/jobs", json=HELD, headers={"Idempotency-Key": "k"})["ids"]
     token = first.ask("POST", "/v1/tokens", json={"user": "nobody", "scope": "read_only"})["secret"]
     first.ask("POST", f"/v1/nodes/{NODE}/drain")
@@ -70,6 +71,8 @@ def test_a_replica_with_an_empty_disk_restores_everything(lab: DaemonLab) -> Non
     lab.give_up_lease()
     second = lab.daemon().leads()
     assert second.jobs() == before
+    edited = second.ask("GET", f"/v1/jobs/{ids[2]}")
+    assert (edited["job"]["priority"], edited["request"]["time_limit"]) == (8, "2h")
     until(lambda: "moves to box in" in str(second.ask("GET", f"/v1/jobs/{ids[1]}")), "the plan")
     [node] = [each for each in second.ask("GET", "/v1/nodes") if each["id"] == NODE]
     assert node["is_draining"]

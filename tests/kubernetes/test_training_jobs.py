@@ -167,12 +167,13 @@ def test_a_namespace_can_be_deleted(own_lab: DaemonLab) -> None:
 def test_edits_are_applied_or_refused(lab: DaemonLab, daemon: Daemon) -> None:
     lab.make("edited", **HELD)
     job_id = lab.reaches("edited", "held")["id"]
-    lab.make("edited", **{**HELD, "priority": 7, "image": "another"})
+    lab.make("edited", **{**HELD, "priority": 7, "time_limit": "2h", "image": "another"})
     denied = lab.condition("edited", "SpecApplied")
     assert denied["status"] == "False"
     assert denied["message"].startswith("image cannot be changed")
     assert daemon.job(job_id)["priority"] == 7
-    assert daemon.ask("GET", f"/v1/jobs/{job_id}")["request"]["image"] != "another"
+    request = daemon.ask("GET", f"/v1/jobs/{job_id}")["request"]
+    assert (request["time_limit"], request["image"] == "another") == ("2h", False)
     generation = (lab.found("edited") or {})["metadata"]["generation"]
     assert lab.status("edited")["observedGeneration"] == generation
 

@@ -26,6 +26,7 @@ from rota.core.model.effects import Effects
 from rota.core.model.events import (
     Event,
     JobCancelled,
+    JobEdited,
     JobHeld,
     JobReleased,
     JobResized,
@@ -242,6 +243,28 @@ class Lab(RuleBasedStateMachine):
         self.tell(JobResized(job_id, workers if is_pinned else None))
         self.round(policy)
 
+    @precondition(lambda self: self.kernel.jobs)
+    @rule(data=st.data(), edited=specs(), policy=POLICY, is_round=st.booleans())
+    def edit(self, data: st.DataObject, edited: JobSpec, policy: str, is_round: bool) -> None:
+        """The owner changes what the job may use, how long it may run and how it is ranked."""
+        job_id = data.draw(st.sampled_from(sorted(self.kernel.jobs)))
+        before = self.kernel.jobs[job_id]
+        event = JobEdited(
+            job_id,
+            priority=edited.priority,
+            time_limit_s=edited.time_limit_s,
+            retries=edited.retries,
+            gpu_types=edited.gpu_types,
+            cpus=edited.cpus,
+            memory_bytes=edited.memory_bytes,
+        )
+        self.tell(event)
+        job = self.kernel.jobs[job_id]
+        assert (job.phase, job.members) == (before.phase, before.members)
+        self.specs[job_id] = job.spec
+        if is_round:
+            self.round(policy)
+
     @precondition(lambda self: self.engine.running())
     @rule(data=st.data(), hears=st.booleans(), part=st.sampled_from([0.0, 0.3, 1.0]))
     def report(self, data: st.DataObject, hears: bool, part: float) -> None:
@@ -452,9 +475,8 @@ def test_no_usable_gpu_stays_free(policy: str, workload: Workload) -> None:
 
 def what_is_left(view: View, plan: Plan) -> ClusterCapacity:
     left = ClusterCapacity(view.nodes.values())
-    jobs = {job.id: job for job in view.jobs}
     for job_id, allocation in plan.allocations.items():
-        left.take(allocation, demand_of(jobs[job_id], plan.gpu_types[job_id]))
+        left.take(allocation, demand_of(view.jobs[job_id], plan.gpu_types[job_id]))
     return left
 
 

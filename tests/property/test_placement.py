@@ -213,7 +213,7 @@ class Counted:
 
 def counted(scene: Scene, placed: Placement, *, without: JobId | None = None) -> Counted:
     others = {job_id: a for job_id, a in placed.allocations.items() if job_id != without}
-    return Counted({each.id: each for each in scene.before.jobs}, others)
+    return Counted(dict(scene.before.jobs), others)
 
 
 @settings(max_examples=count(1_000))

@@ -64,7 +64,8 @@ def views(draw: st.DrawFn) -> View:
     """Fragmented clusters with young, pinned and starving jobs of all modes."""
     before = draw(scenes()).before
     rules = Rules(is_guarded=draw(st.booleans()))
-    return replace(before, jobs=tuple(draw(varied(each)) for each in before.jobs), rules=rules)
+    jobs = {job_id: draw(varied(job)) for job_id, job in before.jobs.items()}
+    return replace(before, jobs=jobs, rules=rules)
 
 
 @st.composite

@@ -9,6 +9,7 @@ from typing import Any
 
 from rota.core.model.job import JobId
 from rota.errors import UnavailableError, WriteRejectedError
+from rota.kube.errors import NotStoredYetError
 from rota.store.kubernetes.crd_codec import FINALIZER, JOB
 
 Object = dict[str, Any]
@@ -27,6 +28,8 @@ class FakeObjectApi:
         self.found: dict[str, Object] = {}
         self.kept: dict[str, str] = {}
         self.mute: set[str] = set()
+        self.webhook_down: set[str] = set()
+        """Objects whose status a failing webhook has to admit."""
         self.writes_left = writes_left
         self.written: list[str] = []
 
@@ -55,6 +58,8 @@ class FakeObjectApi:
 
     async def update(self, name: str, status: Object) -> bool:
         await self._write(f"update {name}")
+        if name in self.webhook_down:
+            raise NotStoredYetError("failed calling webhook")
         if name in self.mute:
             raise WriteRejectedError("the cluster does not keep its status: not in this lab")
         if name in self.found:

@@ -14,7 +14,7 @@ def on_a_disk(folder: str, size: str) -> list[str]:
     """A runner that mounts so much on this folder below ROTA_HOME. The daemon's own log is there,
     too, as it is with `rota up --detach`."""
     place = f'"$ROTA_HOME/{folder}"'
-    mount = f"mkdir -p {place} && mount -t tmpfs -o size={size} tmpfs {place}"
+    mount = f"mkdir -p {place} && mount -t tmpfs -o size={size},mode=700 tmpfs {place}"
     return [*UNSHARE, "sh", "-c", f'{mount} && exec "$@" 2>> {place}/daemon.log', "sh"]
 
 

@@ -15,6 +15,7 @@ from rota.core.model.effects import Effects
 from rota.core.model.events import (
     Event,
     JobCancelled,
+    JobEdited,
     JobHeld,
     JobReleased,
     JobResized,
@@ -148,6 +149,9 @@ class StoreWorkload:
             return Batch()
         if how % 8 == 7:
             return Batch(self._apply(JobResized(job.id, 1 + how % 2, actor="eve")), actor="eve")
+        if how % 8 == 6:
+            told = JobEdited(job.id, "eve", name=f"new-{how}", priority=how, time_limit_s=how * 9.0)
+            return Batch(self._apply(told), actor="eve")
         wish = (JobCancelled, JobHeld, JobReleased)[how % 3]
         return Batch(self._apply(wish(job.id, actor="eve")), actor="eve")
 

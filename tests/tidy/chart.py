@@ -11,7 +11,12 @@ from tests.tidy.tree import ROOT
 
 BASE = ROOT / "deploy" / "kubernetes" / "base"
 CHART = ROOT / "deploy" / "kubernetes" / "chart" / "rota"
-TEMPLATES = ("rbac.yaml", "admission-trainingjobs.yaml", "admission-pods.yaml")
+TEMPLATES = (
+    "rbac.yaml",
+    "admission-trainingjobs.yaml",
+    "admission-pods.yaml",
+    "admission-daemon.yaml",
+)
 NAMESPACED = ("Role", "RoleBinding")
 SEPARATOR = "---\n"
 NAMESPACE_LINE = "  namespace: {{ .Release.Namespace }}\n"

@@ -57,7 +57,7 @@ def _fields_text() -> str:
 
 def schema(field: JobField) -> dict[str, Any]:
     info = field.info
-    notes = " Can be changed later." if info.is_editable else ""
+    notes = f" Can be changed while {info.editable}." if info.editable else ""
     if not info.is_in_training_job:
         notes = " Refused in a TrainingJob."
     # A copy, because YAML writes one object that is used twice as a reference.
@@ -82,7 +82,7 @@ def schema(field: JobField) -> dict[str, Any]:
 def page_text() -> str:
     """The page with the current tables, after the introduction, which is written by hand."""
     parts = [PAGE.read_text().partition(TABLES)[0] + TABLES]
-    columns = ("field", "type", "default", "example", "flag", "since", "meaning")
+    columns = ("field", "type", "default", "example", "flag", "edit", "since", "meaning")
     head = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for group in GROUPS:
         rows = [_row(each) for each in job_fields().values() if each.info.group == group]
@@ -101,6 +101,7 @@ def _row(field: JobField) -> str:
         _default_text(field),
         f"`{info.example}`",
         f"`{flag}`" if flag else "",
+        info.editable,
         info.since,
         DEFAULT.sub("", info.text),
     )

@@ -43,6 +43,11 @@ version {VERSION} of the output; each schema has it as `version`. The version gr
 removed or renamed, or when its type or its meaning changes. New fields and new commands do not
 change the version: a program must ignore fields that it does not know.
 
+The headings of tables and the labels of `rota show` are the same names. Where a table shows a time,
+a duration or an amount in words, its heading leaves out the unit or the `is_` of the name: `age` is
+`age_s`, `memory` is `memory_bytes`, `current` is `is_current`. Below the heading, tables of
+`rota profile` name the `kind` of a figure, and tables of `rota simulate` its unit.
+
 An error is [one object on one line](json/error.json) of stderr. `logs` and
 `submit --follow` print one object per line: the schema describes a line.
 
@@ -118,7 +123,9 @@ POLICY = {
 }
 CONTEXT = {"name": str, "url": str, "token": str, "is_current": bool}
 SETTING = object_of(fields_of(SettingView), optional=("origin",))
-JOBS, NODES, TOKENS = list_of(JOB), list_of(schema_of(NodeView)), list_of(schema_of(TokenView))
+NODE = object_of({**fields_of(NodeView), "state": str})
+TOKEN = object_of({**fields_of(TokenView), "state": str})
+JOBS, NODES, TOKENS = list_of(JOB), list_of(NODE), list_of(TOKEN)
 SCHEMAS: dict[str, Schema] = {
     "submit": {"anyOf": [JOB, JOBS, PLAN, *_lines()["anyOf"]]},
     "list": JOBS,
@@ -126,7 +133,7 @@ SCHEMAS: dict[str, Schema] = {
     "story": list_of(schema_of(StoryEntry)),
     **dict.fromkeys(("cancel", "hold", "release", "wait"), JOBS),
     "resize": JOB,
-    "resubmit": one_or_many(JOB),
+    **dict.fromkeys(("resubmit", "edit"), one_or_many(JOB)),
     "profile": schema_of(JobProfile),
     "logs": _lines(),
     "up": object_of({"pid": int, "folder": str}),
@@ -144,7 +151,7 @@ SCHEMAS: dict[str, Schema] = {
     "context list": list_of(object_of(CONTEXT)),
     "context show": schema_of(EndpointChoice),
     "context remove": object_of({"removed": str, "was_current": bool}),
-    "token create": schema_of(TokenView),
+    "token create": TOKEN,
     **dict.fromkeys(("token list", "token revoke"), TOKENS),
     "config show": list_of(SETTING),
     "store check": object_of({"file": str, "problems": list[str]}),

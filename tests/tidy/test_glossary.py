@@ -26,13 +26,14 @@ PLAIN_WORDS_OF_CLASSES = """
 a abandoned accepted action address admitted after ambiguous answer any argument arrive ask audit
 authenticator background bad batched better broken builder by callback cancelled changed checker
 chooser chosen chunk cleaner coder column connection contains content cordoned corrupt count damaged
-database default delay deletion dependencies describer detail device directory does dot drained edit
+database default delay deletion dependencies describer detail device directory does dot drained
+edited
 ended estimate exited explainer failed failure figure filter finish fired fit follower forbidden
 forwarder found generator given grow guarded handle handling held hierarchies hindered host
 idempotent identity ignored impossible infeasibility info input inspector its join judged kind known
 large layout lifetime limited limiter line link list listed loaded location lost many mapping master
 matcher me measured middleware missing monitor no not object occupied off often on open other
-overbooked overview pacer packed page params pending per piece pinned prioritised probe protected
+overbooked overview pacer packed page params pending per piece pinned probe protected
 prunable query queued range reconnect recovered refused released remarked removed remover repeat
 reported reserved resized restart result reused reviewed reviewer runnable running saved scalar
 scale schedule seen shape silent slice slow soon source split splitter startable started starting

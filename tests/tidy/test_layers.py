@@ -105,6 +105,18 @@ def test_the_fork_server_loads_no_other_module_of_rota() -> None:
     assert loaded == {*PACKAGES_ABOVE_THEM, *SHARED_WITH_SUPERVISORS}
 
 
+def test_blocking_calls_run_in_bounded_pools() -> None:
+    """The default pool of the event loop is one for all: work of one kind that hangs would stop all
+    other work."""
+    found = [
+        f"{relative(path)}: {node.attr}"
+        for path in python_files("src")
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Attribute) and node.attr in ("to_thread", "run_in_executor")
+    ]
+    assert not found, "use rota.thread_pools"
+
+
 def imported_modules(path: Path) -> Iterator[str]:
     for node in ast.walk(parse(path)):
         match node:

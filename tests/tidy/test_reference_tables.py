@@ -184,3 +184,31 @@ def test_no_field_comes_from_a_later_version() -> None:
         if [int(part) for part in each.info.since.split(".")] > this
     }
     assert not later
+
+
+def test_every_reason_to_wait_is_in_its_table() -> None:
+    """A row begins with the words of a reason before its first value, such as `waits for `."""
+    beginnings = {
+        each.name: "".join(parts[:1])
+        for each in parse(SOURCE / "core" / "explain" / "reasons.py").body
+        if isinstance(each, ast.ClassDef) and each.name not in ("Pinned", "DoesNotGrow")
+        for parts in [texts_of_str(each)]
+    }
+    named = first_column("../how-to/when-a-job-waits.md")
+    missing = [
+        name
+        for name, beginning in beginnings.items()
+        if not beginning or not any(row.startswith(beginning) for row in named)
+    ]
+    assert not missing
+
+
+def texts_of_str(reason: ast.ClassDef) -> list[str]:
+    """The texts in the sentence that a reason returns."""
+    [method] = [each for each in reason.body if isinstance(each, ast.FunctionDef)]
+    returned = next(each for each in ast.walk(method) if isinstance(each, ast.Return))
+    return [
+        each.value
+        for each in ast.walk(returned)
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    ]

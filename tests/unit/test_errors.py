@@ -7,6 +7,7 @@ from rota.errors import (
     InputError,
     InputLocation,
     did_you_mean,
+    internal_error_message,
     shown,
 )
 
@@ -41,3 +42,19 @@ def test_only_a_word_of_bounded_length_gets_a_suggestion() -> None:
     longest = "a" * MAX_SUGGESTION_CHARS
     assert did_you_mean(longest, [longest + "b"])
     assert did_you_mean(longest + "a", [longest + "b"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KeyError("hunter2"), "KeyError: ..."),
+        (ValueError("no number: 'it' or \"that\""), "ValueError: no number: ... or ..."),
+        (ValueError("cut off: 'hunter2"), "ValueError: cut off: ..."),
+        (TypeError("TOKEN=hunter2 in /home/ada/x"), "TypeError: TOKEN=... in ..."),
+        (RuntimeError("rotajob_0123456789abcdef is bad"), "RuntimeError: ... is bad"),
+        (AssertionError(), "AssertionError"),
+        (ValueError("\x1b[31mred"), r"ValueError: \x1b[31mred"),
+    ],
+)
+def test_an_internal_error_is_told_without_values(error: Exception, told: str) -> None:
+    assert internal_error_message(error) == told

@@ -28,32 +28,39 @@ if TYPE_CHECKING:
 
 PACKAGE = "rota.cli.commands"
 VERBS = {
-    "submit": ("submit",),
+    "submit": ("submit", "edit"),
     "jobs": (
         *("list", "show", "story", "cancel", "hold", "release", "resize", "resubmit", "wait"),
         "profile",
     ),
-    "logs": ("logs",),
+    "logs": ("logs", "report"),
     "exec": ("exec", "shell", "port-forward", "cp"),
-    "report": ("report",),
     "daemon": ("up", "status", "down", "doctor", "top"),
     "simulate": ("simulate",),
     "completion": ("completion",),
 }
 """Module -> its commands that have no noun. Each module lists its commands in `COMMANDS`."""
 
-NOUNS = ("nodes", "policy", "context", "token", "config", "store", "history")
+NOUNS = ("nodes", "policy", "projects", "context", "token", "config", "store", "history")
 """Modules that are nouns: their commands are verbs, and `HELP` describes the noun."""
 
 SECTIONS = {
-    "Jobs": ("submit", *VERBS["jobs"], "logs"),
+    "Jobs": ("submit", "edit", *VERBS["jobs"], "logs"),
     "Running jobs": (*VERBS["exec"], "report"),
-    "Daemon and nodes": (*VERBS["daemon"], "nodes", "policy", "token", "config", "store"),
+    "Daemon and nodes": (
+        *VERBS["daemon"],
+        "nodes",
+        "policy",
+        "projects",
+        "token",
+        "config",
+        "store",
+    ),
     "Other commands": ("context", "history", "simulate", "completion"),
 }
 """The commands and nouns under the headings of the help."""
 
-WITHOUT_DAEMON = frozenset({"up", "simulate", "completion", "context", "store"})
+WITHOUT_DAEMON = frozenset({"up", "simulate", "completion", "context", "projects", "store"})
 """Commands and nouns that contact no daemon, and so take no `--context`."""
 DEFAULT_VERBS = ("list", "show")
 """Verbs that read only and need no argument. A noun without a verb means the first it has."""
@@ -73,6 +80,8 @@ def run_command(words: Sequence[str]) -> int:
     from rota.cli.output.console import print_out
 
     context, words = _global_options(list(words))
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     if not words or words[0] in HELP_NAMES:
         print_out(_root_help())
         return 0

@@ -275,8 +275,11 @@ def _value(path: str, option: CommandOption, *, found: list[Any]) -> Any:
     read = option.parse
     if read is None:
         return found[-1]
-    if read is not Path:
-        for each in found:
+    for each in found:
+        if not each:
+            # Often the value is a variable of a shell script that is not set.
+            raise UsageError(path, f"option '{_long(option)}' has an empty value")
+        if read is not Path:
             _require_text(path, each, what=f"value for '{_long(option)}'")
     try:
         values = [read(each) for each in found]

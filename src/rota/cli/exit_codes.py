@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rota.cli.output.console import print_err
+from rota.cli.output.console import print_error
 
 if TYPE_CHECKING:
     from rota.client import Client
@@ -32,8 +32,11 @@ def wait_for_end(rota: Client, job: str) -> tuple[JobView, int]:
 
 
 def _report_failure(rota: Client, ended: JobView) -> int:
-    reason = f": {ended.reason}" if ended.reason else ""
-    print_err(f"job {ended.id} ({ended.name}) {ended.state}{reason}")
+    from rota.cli.output.jobs import without_search_path
+    from rota.client.http import AnswerError
+
+    reason = f": {without_search_path(ended.reason)}" if ended.reason else ""
+    print_error(AnswerError(ended.state, f"job {ended.id} ({ended.name}) {ended.state}{reason}"))
     if ended.state == "cancelled":
         return CANCELLED
     attempts = rota.show(ended.id).attempts

@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 
 EXECUTABLE = 0o100
 MAX_ERROR_BYTES = 4096
+WORKING_DIRECTORY = PurePosixPath()
 
 
 @dataclass(frozen=True, slots=True)
 class JobPath:
-    """A path in the environment of a job's worker."""
+    """A path in the environment of a job's worker; `.` is the working directory of the job."""
 
     job: str
     path: PurePosixPath
@@ -45,35 +46,41 @@ class JobPath:
 
 def job_path(word: str, *, worker: int | None = None) -> JobPath | None:
     """Parse `JOB:PATH`. None for a path of this machine: without a colon, or with a slash before
-    it."""
-    job, colon, path = word.partition(":")
+    it. Without a PATH, the working directory of the job."""
+    job, colon, text = word.partition(":")
     if not colon or not job or "/" in job:
         return None
-    if PurePosixPath(path).name in ("", ".."):
+    path = PurePosixPath(text)
+    if path != WORKING_DIRECTORY and path.name in ("", ".."):
         raise UserError(
-            f"'{shown(word)}' names no file", "write JOB:PATH, such as bert:out/model.pt"
+            f"'{shown(word)}' names no file",
+            "write JOB:PATH, such as bert:out/model.pt, or JOB: for the working directory",
         )
-    return JobPath(job, PurePosixPath(path), worker)
+    return JobPath(job, path, worker)
 
 
 def copy_from_job(rota: Client, source: JobPath, *, target: Path) -> int:
-    """Copy a file or folder to `target`, or into it if it is a folder. Return the number of links
-    and special files that were left out. An error leaves no partial copy."""
-    name = source.path.name
-    final = target / name if target.is_dir() else target
+    """Copy a file or folder to `target`, or into it if it is a folder: there, a working directory
+    gets the name of its job. Return the number of links and special files that were left out. An
+    error leaves no partial copy."""
     found = rota.show(source.job).job
+    name = source.path.name
+    final = target / (name or found.name) if target.is_dir() else target
     receive = _from_ended_job if found.state in FINAL_STATES else _from_running_job
     with (
         _os_errors(),
         tempfile.TemporaryDirectory(dir=final.parent, prefix=".rota-cp-") as folder,
     ):
-        n_left_out = receive(rota, replace(source, job=found.id), folder=Path(folder))
-        (Path(folder) / name).replace(final)
+        # The folder itself is private, and becomes no copy of a working directory.
+        place = Path(folder) if name else Path(folder) / "copy"
+        place.mkdir(exist_ok=True)
+        n_left_out = receive(rota, replace(source, job=found.id), folder=place)
+        (place / name).replace(final)
     return n_left_out
 
 
 def _from_running_job(rota: Client, source: JobPath, *, folder: Path) -> int:
-    name = source.path.name
+    name = source.path.name or "."
     command = ["tar", "-c", "-f", "-", "-C", str(source.path.parent), "--", name]
     request = ExecRequest(command)
     with open_exec(rota, source.job, request=request, worker=source.worker) as session:
@@ -88,7 +95,7 @@ def _from_running_job(rota: Client, source: JobPath, *, folder: Path) -> int:
 
 
 def _from_ended_job(rota: Client, source: JobPath, *, folder: Path) -> int:
-    name = source.path.name
+    name = source.path.name or "."
     stream = _ArchiveStream(rota.files(source.job, str(source.path)))
     n_left_out, problem = _extract_stream(stream, folder, name=name)
     if problem:
@@ -143,19 +150,22 @@ def extract(archive: tarfile.TarFile, folder: Path, *, name: str) -> int:
     """Extract regular files and folders, all of them `name` or below it. Return the number of
     other members. The archive is hostile: a path that leads elsewhere is an error."""
     n_left_out = 0
+    root = PurePosixPath(name).parts
     for member in archive:
-        parts = PurePosixPath(member.name).parts
-        if not parts or parts[0] != name or ".." in parts or "\0" in member.name:
+        path = PurePosixPath(member.name)
+        parts = path.parts
+        is_inside = parts[: len(root)] == root and not path.is_absolute()
+        if not is_inside or ".." in parts or "\0" in member.name:
             raise RotaError(f"unsafe path in the archive: {shown(member.name)}")
-        path = folder.joinpath(*parts)
+        target = folder.joinpath(*parts)
         if member.isdir():
-            path.mkdir(parents=True, exist_ok=True)
+            target.mkdir(parents=True, exist_ok=True)
         elif member.isreg():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
             mode = 0o777 if member.mode & EXECUTABLE else 0o666
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
             content = archive.extractfile(member)
-            with os.fdopen(os.open(path, flags, mode), "wb") as file:
+            with os.fdopen(os.open(target, flags, mode), "wb") as file:
                 if content is not None:
                     shutil.copyfileobj(content, file)
         else:

@@ -72,7 +72,7 @@ def change(
 ) -> int:
     """Run the command `action` with the values of its parameters."""
     from rota.client import Client
-    from rota.wire.job_changes import JobSelection
+    from rota.wire.job_changes import ChangedJobs, JobSelection
 
     selection = JobSelection(**values, states=states or [], partial=is_sure)
     if not selection.jobs and not selection.has_filter:
@@ -82,7 +82,8 @@ def change(
         if selection.has_filter and not is_sure:
             found = _confirmed(rota, action, selection=selection)
             if not found:
-                return 0
+                print_err("no matching jobs")
+                return _print(ChangedJobs([]), action, as_json=as_json)
             selection = JobSelection(jobs=found)
         changed = _sent(rota, action, selection=selection)
     return _print(changed, action, as_json=as_json)
@@ -95,7 +96,6 @@ def _confirmed(rota: Client, action: str, *, selection: JobSelection) -> list[st
 
     found = rota.change_jobs(action, replace(selection, dry_run=True)).jobs
     if not found:
-        print_err("no matching jobs")
         return []
     counts = Counter(job.state for job in found)
     states = ", ".join(f"{n} {state}" for state, n in counts.items())

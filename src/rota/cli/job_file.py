@@ -1,4 +1,4 @@
-"""Reads job files: the fields of a `JobRequest` as YAML.
+"""Reads and writes job files: the fields of a `JobRequest` as YAML.
 
 Text keeps the form in which it is written: `env: {DEBUG: true, VERSION: 1.10}` sets "true" and
 "1.10". An error names the file, the line where YAML is broken, and the field. The size of a file
@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -47,24 +47,25 @@ def read(path: Path) -> list[dict[str, Any]]:
         documents = _documents(path, _content(path).decode())
     except yaml.YAMLError as error:
         raise InputError(
-            InputLocation(str(path), _row(error)), f"the file is not YAML: {_problem(error)}"
+            InputLocation(_shown_name(path), _row(error)),
+            f"the file is not YAML: {_problem(error)}",
         ) from None
     except UnicodeDecodeError:
-        raise InputError(InputLocation(str(path)), "the file is not UTF-8 text") from None
+        raise InputError(InputLocation(_shown_name(path)), "the file is not UTF-8 text") from None
     except RecursionError:
         what = "lists or mappings are nested too deeply"
-        raise InputError(InputLocation(str(path)), what, "is it a job file?") from None
+        raise InputError(InputLocation(_shown_name(path)), what, "is it a job file?") from None
     jobs = [job for document in documents for job in _jobs(document)]
     if not jobs:
         raise InputError(
-            InputLocation(str(path)), "the file has no job", "begin with 'command: [...]'"
+            InputLocation(_shown_name(path)), "the file has no job", "begin with 'command: [...]'"
         )
     return [_checked(path, job) for job in jobs]
 
 
 def _content(path: Path) -> bytes:
     """The first bytes of a file, or of stdin if the name is `-`."""
-    where = InputLocation(str(path))
+    where = InputLocation(_shown_name(path))
     try:
         with nullcontext(_stdin()) if path == STDIN else path.open("rb") as file:
             # At most this much, also of a device without an end. A pipe is read, as in `-f <(...)`.
@@ -77,6 +78,10 @@ def _content(path: Path) -> bytes:
     if len(content) > MAX_BYTES:
         raise InputError(where, "the file is larger than 1 MiB", "is it a job file?")
     return content
+
+
+def _shown_name(path: Path) -> str:
+    return "standard input" if path == STDIN else str(path)
 
 
 def _stdin() -> BinaryIO:
@@ -94,6 +99,29 @@ def request(values: dict[str, Any]) -> JobRequest:
                 f"{name}: {value:g} is not a number", f"leave out {name} if you do not know it"
             )
     return JobRequest(**values)
+
+
+def job_file_lines(request: JobRequest) -> list[str]:
+    """The job file of a request, without the fields that have their default."""
+    import yaml
+
+    fields = job_fields().values()
+    values = {each.name: getattr(request, each.name) for each in fields}
+    given = {each.name: values[each.name] for each in fields if values[each.name] != each.default}
+    # A umask is written in octal digits, which YAML also reads.
+    umask = given.pop("umask", None)
+    octal = [] if umask is None else [f"umask: {umask:04o}"]
+    text = yaml.safe_dump(given, sort_keys=False, allow_unicode=True, width=100)
+    return [*text.splitlines(), *octal]
+
+
+def without_secrets(request: JobRequest) -> tuple[JobRequest, list[str]]:
+    """The request without the variables whose names say that they are secrets, and these names."""
+    from rota.client.submit_context import is_secret
+
+    secrets = [name for name in request.env if is_secret(name)]
+    env = {name: value for name, value in request.env.items() if name not in secrets}
+    return replace(request, env=env), secrets
 
 
 def _documents(path: Path, text: str) -> list[Any]:
@@ -161,7 +189,9 @@ class _YamlCheck:
             yield from (key, value)
 
     def _error(self, node: Any, what: str, *, hint: str) -> InputError:
-        return InputError(InputLocation(str(self._path), node.start_mark.line + 1), what, hint)
+        return InputError(
+            InputLocation(_shown_name(self._path), node.start_mark.line + 1), what, hint
+        )
 
 
 def _jobs(document: Any) -> list[Any]:
@@ -173,19 +203,25 @@ def _jobs(document: Any) -> list[Any]:
 def _checked(path: Path, job: Any) -> dict[str, Any]:
     known = job_fields()
     if not isinstance(job, dict):
-        raise InputError(InputLocation(str(path)), "a job must be a mapping of fields to values")
+        raise InputError(
+            InputLocation(_shown_name(path)), "a job must be a mapping of fields to values"
+        )
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
     for key, value in cast("dict[Any, Any]", job).items():
         name = str(key).replace("-", "_")
         if name not in known:
             hint = did_you_mean(name, known) or f"the fields are {', '.join(known)}"
-            raise InputError(InputLocation(str(path), field=str(key)[:60]), "unknown field", hint)
+            raise InputError(
+                InputLocation(_shown_name(path), field=str(key)[:60]), "unknown field", hint
+            )
         if name in written:
             what = f"the field is given twice, as '{written[name]}' and as '{key}'"
-            raise InputError(InputLocation(str(path), field=name), what, "keep one of the two")
+            raise InputError(
+                InputLocation(_shown_name(path), field=name), what, "keep one of the two"
+            )
         written[name] = str(key)
-        values[name] = _value(InputLocation(str(path), field=name), value)
+        values[name] = _value(InputLocation(_shown_name(path), field=name), value)
     return values
 
 

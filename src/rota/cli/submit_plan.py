@@ -49,7 +49,7 @@ def _lines(plan: JobPlan, *, now: float) -> list[str]:
     rows = [
         ("job", _job(plan)),
         ("start", _start(plan, now=now)),
-        ("why", plan.reason),
+        ("reason", plan.reason),
         ("finish", _finish(plan, now=now)),
         ("ahead", f"{_plural(plan.ahead_count, 'job')}{_named(ahead, plan.ahead_count)}"),
         (

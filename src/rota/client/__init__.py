@@ -12,20 +12,28 @@ with Client() as rota:
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rota.client.client import Client
 
 if TYPE_CHECKING:
+    from rota.wire.job_changes import JobSelection
     from rota.wire.job_request import JobRequest
+    from rota.wire.jobs import LogRange
 
-__all__ = ["Client", "JobRequest"]
+__all__ = ["Client", "JobRequest", "JobSelection", "LogRange"]
+
+ARGUMENTS = {
+    "JobRequest": "rota.wire.job_request",
+    "JobSelection": "rota.wire.job_changes",
+    "LogRange": "rota.wire.jobs",
+}
+"""Types of arguments of `Client`, with their modules."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import `JobRequest` when it is used: `rota list` does not need it and must start fast."""
-    if name == "JobRequest":
-        from rota.wire.job_request import JobRequest  # noqa: PLC0415
-
-        return JobRequest
+    """Import a type when it is used: `rota list` needs none of them and must start fast."""
+    if name in ARGUMENTS:
+        return getattr(import_module(ARGUMENTS[name]), name)
     raise AttributeError(f"module 'rota.client' has no attribute '{name}'")

@@ -11,12 +11,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import quote
 
 from rota.client.endpoint import Endpoint, NoDaemonError, endpoint_of, find, parse
-from rota.client.http import ANSWER_S, HTTP_OK, Http, loaded, unexpected_response
+from rota.client.http import ANSWER_S, HTTP_OK, Http, loaded, path_part, unexpected_response
 from rota.client.http_connection import MAX_BODY_BYTES
-from rota.errors import UnavailableError, UserError
+from rota.errors import UnavailableError
 from rota.wire.job_view import FINAL_STATES, JobList, JobView
 from rota.wire.streams import SILENCE_S
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from rota.client.shipping import Uploads
     from rota.wire.daemon import NodeView, SettingView, Status, TokenView
     from rota.wire.history import HistoryPage
-    from rota.wire.job_changes import ChangedJobs, JobSelection
+    from rota.wire.job_changes import ChangedJobs, JobEdit, JobSelection
     from rota.wire.job_request import JobRequest
     from rota.wire.jobs import JobDetails, LogPiece, LogRange, StoryEntry
     from rota.wire.moves import MoveRequest
@@ -160,7 +159,7 @@ class Client:
     def files(self, job: str, path: str) -> Iterator[bytes]:
         """Yield a file or folder of an ended job as a tar archive. A relative path starts at the
         working directory of the job."""
-        return self._http.bytes(f"/jobs/{_quoted(job)}/files", {"path": path})
+        return self._http.bytes(f"/jobs/{path_part(job)}/files", {"path": path})
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -192,23 +191,23 @@ class Client:
         """Return the details of a job, by its id, the beginning or end of the id, or its name."""
         from rota.wire.jobs import JobDetails
 
-        return loaded(JobDetails, self._http.ask("GET", f"/jobs/{_quoted(job)}"))
+        return loaded(JobDetails, self._http.ask("GET", f"/jobs/{path_part(job)}"))
 
     def named(self, word: str) -> list[JobView]:
         """Return the job that a word names, or all jobs of the array that it names."""
-        return loaded(list[JobView], self._http.ask("GET", f"/jobs/{_quoted(word)}/jobs"))
+        return loaded(list[JobView], self._http.ask("GET", f"/jobs/{path_part(word)}/jobs"))
 
     def again(self, job: str) -> JobRequest:
         """Return the request that submits the same job again. Only for the job's owner."""
         from rota.wire.job_request import JobRequest
 
-        return loaded(JobRequest, self._http.ask("GET", f"/jobs/{_quoted(job)}/request"))
+        return loaded(JobRequest, self._http.ask("GET", f"/jobs/{path_part(job)}/request"))
 
     def story(self, job: str) -> list[StoryEntry]:
         """Return the events of a job, oldest first."""
         from rota.wire.jobs import StoryEntry
 
-        return loaded(list[StoryEntry], self._http.ask("GET", f"/jobs/{_quoted(job)}/story"))
+        return loaded(list[StoryEntry], self._http.ask("GET", f"/jobs/{path_part(job)}/story"))
 
     def history(self, *, since_s: float = 0.0, before: int | None = None) -> HistoryPage:
         """Return a page of the jobs that have run and were submitted after `since_s`, newest first:
@@ -222,7 +221,7 @@ class Client:
         """Return the measurements of a job: epoch times per size, and training steps."""
         from rota.wire.training import JobProfile
 
-        return loaded(JobProfile, self._http.ask("GET", f"/jobs/{_quoted(job)}/profile"))
+        return loaded(JobProfile, self._http.ask("GET", f"/jobs/{path_part(job)}/profile"))
 
     def events(self, job: str = "", *, after: int | None = None) -> Iterator[StoryEntry]:
         """Yield state changes as they happen, each once. With `job`: until this job has ended. If
@@ -264,7 +263,7 @@ class Client:
 
         wanted = wanted or LogRange()
         if not wanted.follow:
-            yield from self._http.bytes(f"/jobs/{_quoted(job)}/logs", asdict(wanted))
+            yield from self._http.bytes(f"/jobs/{path_part(job)}/logs", asdict(wanted))
             return
         for piece in self.log_pieces(job, replace(wanted, exact=True)):
             yield piece.text.encode("latin-1")
@@ -287,7 +286,7 @@ class Client:
     def _log_pieces(self, job: str, wanted: LogRange) -> Iterator[LogPiece]:
         from rota.wire.jobs import LogPiece
 
-        for event in self._http.events(f"/jobs/{_quoted(job)}/logs", asdict(wanted)):
+        for event in self._http.events(f"/jobs/{path_part(job)}/logs", asdict(wanted)):
             yield loaded(LogPiece, event.data)
 
     # -- changing jobs --------------------------------------------------------------------------
@@ -304,7 +303,11 @@ class Client:
     def resize(self, job: str, gpus: int | None) -> JobView:
         """Fix the number of GPUs. None: let the policy choose the number."""
         body = {"gpus": gpus}
-        return loaded(JobView, self._http.ask("POST", f"/jobs/{_quoted(job)}/resize", body=body))
+        return loaded(JobView, self._http.ask("POST", f"/jobs/{path_part(job)}/resize", body=body))
+
+    def edit(self, job: str, edit: JobEdit) -> list[JobView]:
+        """Change fields of a job, or of all jobs of an array that have not ended."""
+        return loaded(list[JobView], self._http.ask("PATCH", f"/jobs/{path_part(job)}", body=edit))
 
     def change_jobs(self, action: str, selection: JobSelection) -> ChangedJobs:
         """Cancel, hold or release (`action`) all selected jobs in one event."""
@@ -319,7 +322,7 @@ class Client:
 
     def resubmit_all(self, job: str, *, key: str = "") -> list[str]:
         """As `resubmit`; return the ids of all jobs of an array."""
-        return self._post_once(f"/jobs/{_quoted(job)}/resubmit", key=key)
+        return self._post_once(f"/jobs/{path_part(job)}/resubmit", key=key)
 
     def move_later(self, plan: MoveRequest) -> list[JobView]:
         """Ask the daemon to move jobs to another daemon if they are still queued after a while.
@@ -327,7 +330,7 @@ class Client:
         return loaded(list[JobView], self._http.ask("POST", "/jobs/move", body=plan))
 
     def _act(self, job: str, action: str, *, reason: str = "") -> JobView:
-        path, query = f"/jobs/{_quoted(job)}/{action}", {"reason": reason or None}
+        path, query = f"/jobs/{path_part(job)}/{action}", {"reason": reason or None}
         return loaded(JobView, self._http.ask("POST", path, query=query))
 
     # -- daemon and nodes -----------------------------------------------------------------------
@@ -351,13 +354,13 @@ class Client:
         return _nodes(self._http.ask("GET", "/nodes"))
 
     def drain(self, node: str) -> list[NodeView]:
-        return _nodes(self._http.ask("POST", f"/nodes/{_quoted(node)}/drain"))
+        return _nodes(self._http.ask("POST", f"/nodes/{path_part(node)}/drain"))
 
     def resume(self, node: str) -> list[NodeView]:
-        return _nodes(self._http.ask("POST", f"/nodes/{_quoted(node)}/resume"))
+        return _nodes(self._http.ask("POST", f"/nodes/{path_part(node)}/resume"))
 
     def lose(self, node: str) -> list[NodeView]:
-        return _nodes(self._http.ask("POST", f"/nodes/{_quoted(node)}/lost"))
+        return _nodes(self._http.ask("POST", f"/nodes/{path_part(node)}/lost"))
 
     def policy(self) -> str:
         return loaded(str, self._http.ask("GET", "/policy"), field="policy")
@@ -384,7 +387,7 @@ class Client:
         return _token(self._http.ask("POST", "/tokens", body=body))
 
     def revoke_token(self, token_id: str) -> TokenView:
-        return _token(self._http.ask("POST", f"/tokens/{_quoted(token_id)}/revoke"))
+        return _token(self._http.ask("POST", f"/tokens/{path_part(token_id)}/revoke"))
 
 
 def _ids(answer: Any) -> list[str]:
@@ -411,9 +414,3 @@ def _new_deadline() -> ReconnectDeadline:
     from rota.client.log_follow import ReconnectDeadline
 
     return ReconnectDeadline(most_s=ABSENCE_S, pause_s=PAUSE_S)
-
-
-def _quoted(word: str) -> str:
-    if not word:
-        raise UserError("the name is empty", "give the id or the name of a job")
-    return quote(word, safe="")

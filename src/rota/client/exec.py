@@ -15,14 +15,14 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from rota.client.client import Client
 from rota.client.endpoint import no_daemon
-from rota.client.http import AnswerError, open_socket, require_verified
+from rota.client.http import AnswerError, open_socket, path_part, require_verified
 from rota.errors import RotaError, UnavailableError
 from rota.wire.codec import dump, load
 from rota.wire.exec import (
@@ -173,7 +173,7 @@ def _opened(
     rota: Client, job: str, *, verb: str, query: dict[str, int | None]
 ) -> Generator[ClientConnection]:
     known = {key: value for key, value in query.items() if value is not None}
-    path = f"/v1/jobs/{quote(job, safe='')}/{verb}?{urlencode(known)}"
+    path = f"/v1/jobs/{path_part(job)}/{verb}?{urlencode(known)}"
     try:
         opening = _connect(rota, path)
     except InvalidStatus as error:

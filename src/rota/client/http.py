@@ -14,7 +14,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, NamedTuple, TypeVar
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from rota.client.endpoint import Endpoint, NoDaemonError, no_daemon
 from rota.client.http_connection import (
@@ -37,6 +37,7 @@ MAX_EVENT_BYTES = 16 * 1024**2
 CONNECT_S = 5.0
 FINGERPRINT = re.compile(r"sha256=([0-9a-f]{64})")
 """The fragment of a URL whose certificate the client knows."""
+NAME = re.compile(r"[A-Za-z0-9._\[\]-]{1,80}")
 CHECK = "run 'rota status' to check the daemon"
 Query = Mapping[str, Any]
 T = TypeVar("T")
@@ -408,6 +409,14 @@ def certificate_fingerprint(endpoint: Endpoint) -> str:
         return tls.untrusted_fingerprint(address.host, address.port, timeout_s=CONNECT_S)
     except (OSError, UnicodeError):
         raise NoDaemonError(f"no daemon at {endpoint}", "check the address") from None
+
+
+def path_part(word: str) -> str:
+    """The name or id of a job, a node or a token, as a part of a path."""
+    if not NAME.fullmatch(word):
+        what = f"'{shown(word)}' is not a name or an id" if word else "the name is empty"
+        raise UserError(what, "use letters, digits, '.', '_' and '-', at most 80")
+    return quote(word, safe="")
 
 
 def check_url(endpoint: Endpoint) -> None:

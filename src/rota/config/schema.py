@@ -61,6 +61,18 @@ class DaemonSettings:
     admins: Annotated[
         tuple[str, ...], Key(texts, "USERS", "Users who may change all jobs, besides root.")
     ] = ()
+    max_priority: Annotated[
+        int,
+        Key(
+            whole(0, 1000),
+            "N",
+            "Highest priority that users may give to jobs; a lower one is always allowed. It also"
+            " limits TrainingJobs and pods, because only the cluster knows who created them.",
+        ),
+    ] = 0
+    max_admin_priority: Annotated[
+        int, Key(whole(0, 1000), "N", "Highest priority that administrators may give to jobs.")
+    ] = 100
     round_interval_s: Annotated[
         float,
         Key(

@@ -27,6 +27,7 @@ from rota.daemon.runtime.controller import Controller
 from rota.engines.interface import Engine, GpuReader
 from rota.errors import UserError, did_you_mean
 from rota.policies.registry import parse
+from rota.thread_pools import STORE, stuck_pools
 from rota.wire.daemon import HIDDEN, NodeView, SettingView, Status, UsageView
 
 
@@ -111,6 +112,11 @@ class ClusterService:
         """Why no scheduling round ends; empty if rounds end. Requests and events are served."""
         return self._controller.scheduling_loop.stall
 
+    @property
+    def degraded(self) -> str:
+        """What does not work although the daemon is healthy; empty if everything works."""
+        return "; ".join(filter(None, [self.stall, *stuck_pools()]))
+
     def status(self) -> Status:
         controller = self._controller
         nodes = controller.nodes.values()
@@ -131,7 +137,7 @@ class ClusterService:
             usage=self._usage(),
             scheduling=self.stall,
             flags=dict(self._flags),
-            warnings=[each for node in nodes if (each := self._missing_gpus(node))],
+            warnings=self._warnings(),
         )
 
     def settings(self, caller: Caller) -> list[SettingView]:
@@ -151,6 +157,16 @@ class ClusterService:
         if setting.name != "policy" or self.policy == self._first_policy:
             return setting
         return replace(setting, value=self.policy, origin=str(self._policy_file))
+
+    def _warnings(self) -> list[str]:
+        controller = self._controller
+        missing = [self._missing_gpus(node) for node in controller.nodes.values()]
+        unreadable = [
+            f"job {job_id} cannot be read from the store and does not run ({reason}); restore a"
+            " backup, or use the version of rota that wrote the job"
+            for job_id, reason in controller.unreadable_jobs.items()
+        ]
+        return [*filter(None, missing), *unreadable, *stuck_pools()]
 
     def _missing_gpus(self, node: Node) -> str:
         """A sentence about the GPUs that the node does not see while jobs hold them."""
@@ -228,7 +244,7 @@ class ClusterService:
             )
         self._controller.use_policy(parse(text))
         self.policy = text
-        await asyncio.to_thread(replace_file, self._policy_file, text)
+        await STORE.run(replace_file, self._policy_file, text)
 
     def stop(self, caller: Caller, *, stop_jobs: bool) -> None:
         """Returns at once: jobs may take as long as their grace periods to stop."""
@@ -251,11 +267,12 @@ class ClusterService:
 
     def _requeue_running(self, caller: Caller) -> None:
         """Hold and release each job in one write, so that no crash leaves a job on hold."""
-        controller = self._controller
+        controller, user = self._controller, caller.user
+        reason = f"back in the queue: the daemon is stopped by {user}"
         for job in list(controller.jobs.values()):
             if isinstance(job.phase, Starting | Running):
-                events = (JobHeld(job.id, caller.user), JobReleased(job.id, caller.user))
-                controller.apply_events(events, (), actor=caller.user)
+                events = (JobHeld(job.id, user, reason), JobReleased(job.id, user, reason))
+                controller.apply_events(events, (), actor=user)
 
 
 def _is_variable(setting: SettingView) -> bool:

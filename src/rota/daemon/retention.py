@@ -16,6 +16,7 @@ import structlog
 from rota.daemon.access.tokens import Tokens
 from rota.daemon.runtime.controller import Controller
 from rota.store.interface import Batch, Deletions, Store
+from rota.thread_pools import STORE
 
 log = structlog.get_logger()
 
@@ -75,9 +76,7 @@ class JobRetention:
         """Delete the oldest jobs. A job that a job in the queue depends on stays."""
         controller = self._controller
         keep = frozenset(controller.dependencies)
-        jobs = await asyncio.to_thread(
-            self._store.expired_jobs, before_s, keep=keep, limit=BATCH_SIZE
-        )
+        jobs = await STORE.run(self._store.expired_jobs, before_s, keep=keep, limit=BATCH_SIZE)
         # New jobs may depend on some of them by now.
         jobs = [each for each in jobs if each not in controller.dependencies]
         if jobs:
@@ -86,7 +85,7 @@ class JobRetention:
         return len(jobs)
 
     async def _prune_entries(self, before_s: float) -> int:
-        entries = await asyncio.to_thread(self._store.expired_entries, before_s, limit=BATCH_SIZE)
+        entries = await STORE.run(self._store.expired_entries, before_s, limit=BATCH_SIZE)
         if entries:
             await self._delete(Deletions(entries=tuple(entries)))
         return len(entries)

@@ -30,7 +30,7 @@ from rota.daemon.jobs.submission import SubmissionService
 from rota.daemon.jobs.views import job_view
 from rota.daemon.runtime.controller import Controller
 from rota.errors import UnavailableError, UserError
-from rota.tasks import in_thread
+from rota.thread_pools import FORECASTS
 from rota.wire.jobs import JobRequest, JobView
 from rota.wire.submit_plan import JobPlan, PlannedChange, PlannedSlot, SubmitPlan
 
@@ -106,7 +106,7 @@ class SubmitPlanService:
         if stall := controller.scheduling_loop.stall:
             return [PlannedStart(job, reason=stall) for job in jobs]
         view, policy = controller.peek(), controller.policy
-        return await in_thread(partial(plan_submit, view, jobs, policy=policy))
+        return await FORECASTS.run(partial(plan_submit, view, jobs, policy=policy))
 
     # -- responses ------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@ account."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 import ssl
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from rota.errors import RotaError, UserError
 from rota.kubeconfig import KubeconfigEntry, KubeContext, load_context, read_token
+from rota.thread_pools import OTHER_SYSTEMS
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HINT = "name a kubeconfig and a context, or set KUBECONFIG"
@@ -30,7 +30,7 @@ class ClusterCredentials:
         """Empty for a user with a client certificate only."""
         if self._header is None or is_refused:
             # A credential plugin may take a minute.
-            self._header = await asyncio.to_thread(_authorization, self._user)
+            self._header = await OTHER_SYSTEMS.run(_authorization, self._user)
         return self._header
 
 

@@ -13,8 +13,15 @@ import msgspec
 
 from rota.kube import auth as kubeconfigs
 from rota.kube.auth import ClusterAccess
-from rota.kube.errors import NOT_FOUND, ApiError, error_from_status
+from rota.kube.errors import (
+    NOT_FOUND,
+    UNREACHABLE,
+    ApiError,
+    error_from_status,
+    unreadable_response,
+)
 from rota.kube.http import ApiRequest, Transport, allow_always
+from rota.kube.json_parser import parse_json
 from rota.kube.resources import (
     MANAGER,
     PODS,
@@ -124,7 +131,7 @@ class KubeClient:
         request = ApiRequest("GET", collection_path(kind, scope.namespace), query)
         async with self._transport.stream(request, read_timeout_s=WATCH_READ_TIMEOUT_S) as content:
             async for line in _lines(content.iter_any()):
-                event = msgspec.json.decode(line)
+                event = _watch_event(line)
                 if event["type"] == "ERROR":
                     raise error_from_status(event["object"])
                 yield WatchEvent(event["type"], event["object"])
@@ -281,6 +288,13 @@ def connect(
     in, else the cluster that kubectl would use."""
     access = kubeconfigs.load_access(kubeconfig, context)
     return KubeClient(access, namespace=namespace, gate=gate)
+
+
+def _watch_event(line: bytes) -> Any:
+    try:
+        return parse_json(line)
+    except msgspec.DecodeError:
+        raise unreadable_response(UNREACHABLE, line) from None
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

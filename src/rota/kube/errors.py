@@ -56,6 +56,10 @@ class ApiError(UnavailableError):
         return self.status == SERVER_ERROR and self.reason == "InternalError"
 
 
+class NotStoredYetError(WriteRejectedError):
+    """The cluster cannot store this object now: a webhook that must admit it fails."""
+
+
 def error_from_response(status: int, content: bytes) -> ApiError:
     """From a `Status` object, or from the text of a proxy in between."""
     try:
@@ -95,6 +99,13 @@ def not_kept_error(error: ApiError, what: str = "the object") -> WriteRejectedEr
     why = _OBJECT_PREFIX.sub("", error.message)
     return WriteRejectedError(
         f"the cluster refused to store {what}: {why}", "ask the cluster's administrator"
+    )
+
+
+def not_stored_yet_error(error: ApiError, what: str = "the object") -> NotStoredYetError:
+    return NotStoredYetError(
+        f"the cluster cannot store {what} now: {error.message}",
+        "retry later; tell the cluster's administrator that the webhook fails",
     )
 
 

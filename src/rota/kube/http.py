@@ -29,6 +29,7 @@ from rota.kube.errors import (
     error_from_response,
     unreadable_response,
 )
+from rota.kube.json_parser import parse_json
 from rota.kube.resources import Object
 
 MAX_CONCURRENT = 16
@@ -130,7 +131,7 @@ class Transport:
         if status >= FIRST_ERROR:
             raise error_from_response(status, content)
         try:
-            return msgspec.json.decode(content)
+            return parse_json(content)
         except msgspec.DecodeError:
             raise unreadable_response(status, content) from None
 

@@ -1,7 +1,8 @@
 """Delivers every change of one kind of object to a listener: list once, then watch.
 
 The listener keeps the objects. It receives every change exactly once, from a watch event or from a
-list.
+list. An error of the listener concerns one object: it is logged, and the other objects are
+delivered, because a daemon that stops would find the same object again.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
+from rota.errors import RotaError
 from rota.kube.client import KubeClient
 from rota.kube.errors import GONE, ApiError
 from rota.kube.http import retry_delay_s
 from rota.kube.resources import Listing, Object, ResourceKind, ResourceScope, WatchEvent
+from rota.tasks import ErrorIsolation
 
 log = structlog.get_logger()
 MAX_RESUME_FAILURES = 4
@@ -104,6 +107,7 @@ class Reflector:
     ) -> None:
         self._client, self._kind, self._scope = client, kind, scope
         self._listener, self._first = listener, first
+        self._isolation = ErrorIsolation(f"change in {kind.plural} not processed")
         self._seen = VersionTracker()
         self._version = ""
         self._advanced = asyncio.Event()
@@ -113,7 +117,7 @@ class Reflector:
         first, self._first = self._first, _no_listing
         objects, self._version = first() or await self._client.list(self._kind, self._scope)
         for change in self._seen.on_list(objects):
-            self._listener(change)
+            self._deliver(change)
 
     async def catch_up(self) -> None:
         """Return when all changes up to now were delivered. Lists only metadata, and lists
@@ -153,9 +157,17 @@ class Reflector:
         async for change in watch:
             if change.type != "BOOKMARK":
                 for new in self._seen.on_event(change):
-                    self._listener(new)
+                    self._deliver(new)
             self._version = change.object["metadata"]["resourceVersion"]
             self._advanced.set()
+
+    def _deliver(self, change: WatchEvent) -> None:
+        meta = change.object["metadata"]
+        with self._isolation.of(namespace=meta.get("namespace", ""), object=meta["name"]):
+            try:
+                self._listener(change)
+            except RotaError as error:
+                log.error("change not processed", object=meta["name"], error=str(error))
 
     def _log_failure(self, error: ApiError, n_failures: int) -> None:
         if n_failures == 0 and error.status != GONE:

@@ -2,7 +2,8 @@
 time.
 
 The cache keys are hashes of tokens. The number of concurrent and waiting reviews is limited, so
-that a client with many wrong tokens cannot overload the API server.
+that a client with many wrong tokens cannot overload the API server. Tokens that were valid before
+do not wait for these: such a client does not lock out the users.
 """
 
 from __future__ import annotations
@@ -65,6 +66,9 @@ class TokenReviewer:
         self._cache: OrderedDict[str, _CachedReview] = OrderedDict()
         self._pending: dict[str, asyncio.Future[TokenReviewUser | None]] = {}
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
+        self._slots_of_known = asyncio.Semaphore(MAX_CONCURRENT)
+        self._known: OrderedDict[str, None] = OrderedDict()
+        """Hashes of tokens that were valid when they were last reviewed."""
 
     async def authenticate(self, token: str) -> TokenReviewUser | None:
         """The user of a token; None if the token is not valid. Raises if the cluster does not
@@ -77,17 +81,20 @@ class TokenReviewer:
             return cached.user
         if digest in self._pending:
             return await asyncio.shield(self._pending[digest])
-        if len(self._pending) >= MAX_PENDING:
+        is_known = digest in self._known
+        if len(self._pending) >= MAX_PENDING and not is_known:
             raise UnavailableError("too many token reviews are pending", "retry in a few seconds")
-        review = asyncio.ensure_future(self._review(token))
+        review = asyncio.ensure_future(
+            self._review(token, slots=self._slots_of_known if is_known else self._slots)
+        )
         self._pending[digest] = review
         review.add_done_callback(lambda done: self._cache_result(digest, done))
         return await asyncio.shield(review)
 
-    async def _review(self, token: str) -> TokenReviewUser | None:
+    async def _review(self, token: str, *, slots: asyncio.Semaphore) -> TokenReviewUser | None:
         spec: Object = {"token": token}
         spec |= {"audiences": list(self._audiences)} if self._audiences else {}
-        async with self._slots:
+        async with slots:
             response = await self._client.create(TOKEN_REVIEWS, {"metadata": {}, "spec": spec})
         return user_from_review(part(response, "status"), audiences=self._audiences)
 
@@ -99,8 +106,12 @@ class TokenReviewer:
         ttl_s = INVALID_TTL_S if user is None else VALID_TTL_S
         self._cache[digest] = _CachedReview(user, self._clock() + ttl_s)
         self._cache.move_to_end(digest)
-        while len(self._cache) > MAX_CACHED:
-            self._cache.popitem(last=False)
+        self._known.pop(digest, None)
+        if user is not None:
+            self._known[digest] = None
+        for each in (self._cache, self._known):
+            while len(each) > MAX_CACHED:
+                each.popitem(last=False)
 
 
 def user_from_review(status: Object, *, audiences: tuple[str, ...] = ()) -> TokenReviewUser | None:

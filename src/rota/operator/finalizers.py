@@ -10,7 +10,8 @@ from contextlib import suppress
 
 from rota.core.model.job import JobId
 from rota.daemon.runtime.job_reader import JobReader
-from rota.errors import RotaError
+from rota.errors import RotaError, UnavailableError
+from rota.kube.errors import ApiError
 from rota.operator.store_port import TrainingJobStore
 from rota.tasks import ErrorIsolation
 
@@ -34,4 +35,9 @@ class FinalizerRemover:
             for job_id in ended:
                 name = self._deleted.pop(job_id)
                 with self._isolation.of(object=name), suppress(RotaError):
-                    await self._store.remove_finalizer(job_id, name)
+                    try:
+                        await self._store.remove_finalizer(job_id, name)
+                    except UnavailableError as error:
+                        if not isinstance(error, ApiError) or error.is_transient:
+                            # The next write of any job tries again.
+                            self._deleted[job_id] = name

@@ -19,18 +19,21 @@ from rota.daemon.jobs.views import WaitReasons
 from rota.daemon.launch.programs import unpack
 from rota.daemon.runtime.controller import Controller
 from rota.engines.kubernetes.external_pods import (
+    USER,
     ExternalPodRequest,
     NotYetError,
     external_pod_request,
     is_waiting,
     require_mountable,
 )
+from rota.engines.kubernetes.pods import naming
 from rota.engines.kubernetes.pods.naming import SCHEDULER
 from rota.errors import RotaError, UnavailableError, UserError, WriteRejectedError
 from rota.kube.client import KubeClient
-from rota.kube.errors import ApiError
-from rota.kube.resources import PODS, Object, ResourceScope, WatchEvent
-from rota.operator.training_job_controller import ACTOR, MAX_NAME_CHARS
+from rota.kube.errors import NOT_FOUND, ApiError
+from rota.kube.resources import PODS, Object, ResourceScope, WatchEvent, part
+from rota.operator.change_queue import ChangeQueue, has_content, identity_of
+from rota.operator.training_job_controller import ACTOR, MAX_NAME_CHARS, message_of_bug
 from rota.operator.training_jobs import TrainingJobClient
 from rota.store.interface import Store
 from rota.tasks import ErrorIsolation
@@ -76,10 +79,11 @@ class PodController:
         self._client = client
         self._resources = resources
         self._gpu_resource = gpu_resource
-        self._changes: asyncio.Queue[WatchEvent] = asyncio.Queue()
+        self._changes = ChangeQueue(_claimed_user)
         self._jobs: dict[str, JobId] = {}
         """Jobs by the uid of their pods."""
         self._pods: dict[str, Object] = {}
+        """The identity of each pod by uid. The pods themselves may be large."""
         self._last_events: dict[str, _LastEvent] = {}
         self._isolation = ErrorIsolation("pod not processed")
         self._retry_later: dict[str, None] = {}
@@ -93,7 +97,7 @@ class PodController:
         return ResourceScope(self._client.namespace, fields=f"spec.schedulerName={SCHEDULER}")
 
     def on_change(self, change: WatchEvent) -> None:
-        self._changes.put_nowait(change)
+        self._changes.put(change)
 
     async def run(self) -> None:
         self._load_known_jobs()
@@ -116,11 +120,11 @@ class PodController:
         loop = asyncio.get_running_loop()
         next_check_s = loop.time() + CHECK_INTERVAL_S
         while True:
-            change: WatchEvent | None = None
+            name = ""
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(next_check_s):
-                    change = await self._changes.get()
-            if change is not None:
+                    name = await self._changes.next_name()
+            while name and (change := self._changes.pop(name)) is not None:
                 await self._reconcile_with_retry(change)
             if loop.time() >= next_check_s:
                 await self._retry_some()
@@ -132,6 +136,18 @@ class PodController:
             if pod := self._pods.get(uid):
                 await self._reconcile_with_retry(WatchEvent("MODIFIED", pod))
 
+    async def _read_again(self, change: WatchEvent) -> WatchEvent:
+        """The event with the pod as it is now; a DELETED event if it is gone."""
+        meta = change.object["metadata"]
+        try:
+            found = await self._client.get(PODS, meta["name"])
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+            return WatchEvent("DELETED", change.object)
+        is_same = found["metadata"]["uid"] == meta["uid"]
+        return WatchEvent("MODIFIED" if is_same else "DELETED", found if is_same else change.object)
+
     async def _reconcile_with_retry(self, change: WatchEvent) -> None:
         """An unexpected error ends only this change: the next daemon would find the same pod and
         fail again."""
@@ -139,7 +155,9 @@ class PodController:
         while True:
             try:
                 with self._isolation.of(pod=change.object["metadata"]["name"]):
-                    await self._reconcile(change)
+                    await self._reconcile_or_report(
+                        change if has_content(change) else await self._read_again(change)
+                    )
                 return None
             except UnavailableError as error:
                 if isinstance(error, ApiError) and not error.is_transient:
@@ -150,6 +168,15 @@ class PodController:
                 await asyncio.sleep(RETRY_S)
             except RotaError as error:
                 return log.error("pod not processed", error=str(error))
+
+    async def _reconcile_or_report(self, change: WatchEvent) -> None:
+        try:
+            await self._reconcile(change)
+        except RotaError:
+            raise
+        except Exception as error:
+            await self._emit_event(change.object, reason="Failed", message=message_of_bug(error))
+            raise
 
     async def _postpone(self, pod: Object, error: RotaError) -> None:
         """Retry this pod later. A refusal of one pod must not delay the others."""
@@ -167,7 +194,7 @@ class PodController:
             self._pods.pop(uid, None)
             self._last_events.pop(uid, None)
             return
-        self._pods[uid] = pod
+        self._pods[uid] = identity_of(pod)
         if pod["metadata"].get("deletionTimestamp"):
             await self._cancel(self._jobs.get(uid), pod)
         elif uid not in self._jobs and is_waiting(pod):
@@ -251,6 +278,11 @@ class PodController:
             await self._resources.event(pod, kind=PODS, reason=reason, message=message)
         except ApiError as error:
             log.warning("event not written", error=str(error))
+
+
+def _claimed_user(pod: Object) -> str:
+    labels = part(pod, "metadata", "labels")
+    return str(labels.get(USER) or labels.get(naming.USER) or "")
 
 
 def _is_cancelled(job: Job) -> bool:

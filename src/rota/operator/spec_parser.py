@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from rota.core.model.events import JobEvent, JobHeld, JobPrioritised, JobReleased
+from rota.core.model.events import JobEvent, JobHeld, JobReleased
 from rota.core.model.job import Held, Job
 from rota.daemon.errors import RefusedError
+from rota.daemon.jobs.admission import with_edits
 from rota.errors import did_you_mean, shown
 from rota.store.kubernetes.crd_codec import USER, Object, part
-from rota.wire.job_request import JobRequest, job_fields
+from rota.wire.job_changes import JobEdit
+from rota.wire.job_request import WHILE_QUEUED, JobRequest, edit_fields, job_fields
 
 SIZE = "size"
 """The wanted number of GPUs, which `kubectl scale` sets. Not a field of a job file."""
@@ -20,18 +22,19 @@ WORKERS = "workers"
 """The wanted number of units, which `kubectl scale` set before there was `SIZE`."""
 SIZES = frozenset({SIZE, WORKERS})
 FIELDS = job_fields()
-EDITABLE = SIZES.union((name for name, each in FIELDS.items() if each.info.is_editable))
+EDIT_FIELDS = edit_fields()
+EDITABLE = SIZES.union((name for name, each in FIELDS.items() if each.info.editable))
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,79}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class SpecEdits:
     """The changes of an edit; None where it changes nothing. `refused`: changed fields that
-    cannot change after a job is accepted."""
+    cannot change now, or never after a job is accepted."""
 
     size: int | None = None
     """In GPUs."""
-    priority: int | None = None
+    edit: JobEdit | None = None
     hold: bool | None = None
     refused: tuple[str, ...] = ()
 
@@ -46,6 +49,12 @@ def user_of(meta: Object, *, default: str) -> str:
         what = f"{shown(named)!r} is not a valid user name"
         raise RefusedError(USER, what, "use letters, digits and . @ + - _, as in ann@lab.example")
     return named
+
+
+def claimed_user(found: Object) -> str:
+    """The user whom an object names, as it is written there; empty for none."""
+    meta = part(found, "metadata")
+    return str(part(meta, "annotations").get(USER) or part(meta, "labels").get(USER) or "")
 
 
 def job_request_of(spec: object) -> JobRequest:
@@ -68,21 +77,28 @@ def job_request_of(spec: object) -> JobRequest:
 def edits_of(spec: object, job: Job, *, accepted: JobRequest, asked: JobRequest) -> SpecEdits:
     """What an edited spec changes. `asked` is the spec with defaults filled in. Fields that the
     spec leaves out do not change."""
-    values = _mapping(spec)
-    priority, hold = values.get("priority"), values.get("hold")
-    changed = (
+    values, now = _mapping(spec), with_edits(accepted, job.spec)
+    hold = values.get("hold")
+    changed = [
         name
         for name, each in FIELDS.items()
         if each.info.is_in_training_job
-        and name not in EDITABLE
-        and getattr(accepted, name) != getattr(asked, name)
-    )
+        and (name in values if name in EDIT_FIELDS else name not in EDITABLE)
+        and getattr(now, name) != getattr(asked, name)
+    ]
+    refused = tuple(name for name in changed if not _may_edit(name, job))
+    edited = {name: getattr(asked, name) for name in changed if name not in refused}
     return SpecEdits(
         size=_new_size(values, job),
-        priority=None if priority in (None, job.spec.priority) else _priority(priority),
+        edit=JobEdit(**edited) if edited else None,
         hold=hold if isinstance(hold, bool) else None,
-        refused=tuple(changed),
+        refused=refused,
     )
+
+
+def _may_edit(name: str, job: Job) -> bool:
+    field = EDIT_FIELDS.get(name)
+    return field is not None and not (job.is_active and field.info.editable == WHILE_QUEUED)
 
 
 def _new_size(values: Mapping[str, Any], job: Job) -> int | None:
@@ -102,26 +118,12 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def edit_events(edits: SpecEdits, job: Job, *, actor: str) -> list[JobEvent]:
-    """The events of an edit, except for a resize."""
-    found: list[JobEvent] = []
-    if edits.priority is not None:
-        found.append(JobPrioritised(job.id, edits.priority, actor))
+def hold_event(edits: SpecEdits, job: Job, *, actor: str) -> JobEvent | None:
+    """The event of a hold or a release."""
     is_held = isinstance(job.phase, Held)
     if edits.hold is True and not is_held:
-        found.append(JobHeld(job.id, actor))
-    if edits.hold is False and is_held:
-        found.append(JobReleased(job.id, actor))
-    return found
-
-
-def _priority(value: object) -> int:
-    number = _integer("priority", value)
-    low, high = FIELDS["priority"].info.minimum or 0, FIELDS["priority"].info.maximum or 0
-    if not low <= number <= high:
-        hint = f"use {low} to {high}"
-        raise RefusedError("priority", f"{shown(str(number))} is out of range", hint)
-    return number
+        return JobHeld(job.id, actor)
+    return JobReleased(job.id, actor) if edits.hold is False and is_held else None
 
 
 def _value(name: str, value: object) -> Any:

@@ -14,20 +14,22 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from rota.core.explain.feasibility import checker_of
 from rota.core.model.events import JobCancelled, JobEvent, JobResized
 from rota.core.model.job import JobId
 from rota.daemon.access.authorization import Caller
-from rota.daemon.jobs.admission import Defaults, with_defaults
+from rota.daemon.jobs.admission import Defaults, edit_event, with_defaults
 from rota.daemon.jobs.job_service import checked_units
 from rota.daemon.jobs.submission import SubmissionService, SubmitOptions
 from rota.daemon.launch.programs import unpack
 from rota.daemon.runtime.controller import Controller
 from rota.errors import RotaError, StoreError, UnavailableError, UserError
-from rota.kube.errors import OBJECT_TOO_LARGE, ApiError, is_oversized
+from rota.kube.errors import OBJECT_TOO_LARGE, ApiError, NotStoredYetError, is_oversized
 from rota.kube.resources import Object, WatchEvent
+from rota.operator.change_queue import ChangeQueue, has_content, identity_of
 from rota.operator.finalizers import FinalizerRemover
 from rota.operator.rejections import RejectionReporter, generation_of, recreated_reason
-from rota.operator.spec_parser import edit_events, edits_of, job_request_of, user_of
+from rota.operator.spec_parser import claimed_user, edits_of, hold_event, job_request_of, user_of
 from rota.operator.store_port import TrainingJobStore
 from rota.operator.training_jobs import TrainingJobClient
 from rota.store.kubernetes.crd_codec import (
@@ -48,6 +50,8 @@ ACTOR = "kubectl"
 N_WORKERS = 8
 RETRY_S = 0.5
 """Delay before a change that could not be processed is retried."""
+POSTPONED_S = 30.0
+"""Delay before an object is processed again that the cluster could not store."""
 MAX_NAME_CHARS = 63
 
 
@@ -80,24 +84,14 @@ class TrainingJobController:
         self._resources = resources
         self._context = context
         self._rejections = RejectionReporter(resources, clock)
-        self._pending: dict[str, list[WatchEvent]] = {}
-        """Events that wait, by object name. A newer edit replaces an older one."""
-        self._names: asyncio.Queue[str] = asyncio.Queue()
+        self._changes = ChangeQueue(claimed_user)
         self._jobs: dict[str, JobId] = {}
         """Jobs by the uid of their objects."""
         self._finalizers = FinalizerRemover(controller, store)
         self._isolation = ErrorIsolation("TrainingJob not processed")
 
     def on_change(self, change: WatchEvent) -> None:
-        name = change.object["metadata"]["name"]
-        waiting = self._pending.get(name)
-        if waiting is None:
-            self._pending[name] = [change]
-            self._names.put_nowait(name)
-        elif waiting and "DELETED" not in (waiting[-1].type, change.type):
-            waiting[-1] = change
-        else:
-            waiting.append(change)
+        self._changes.put(change)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -108,20 +102,20 @@ class TrainingJobController:
     async def _work(self) -> None:
         """Each object is processed by one worker at a time."""
         while True:
-            name = await self._names.get()
-            waiting = self._pending[name]
-            while waiting:
-                await self._reconcile_with_retry(waiting.pop(0))
-            del self._pending[name]
+            name = await self._changes.next_name()
+            while (change := self._changes.pop(name)) is not None:
+                await self._reconcile_with_retry(change)
 
     async def _reconcile_with_retry(self, change: WatchEvent) -> None:
         """An unexpected error ends only this change: the next daemon would find the same object
         and fail again."""
-        logged, is_stale = "", False
+        logged, is_stale = "", not has_content(change)
         while True:
             try:
                 with self._isolation.of(object=change.object["metadata"]["name"]):
-                    await self._reconcile(await self._refreshed(change) if is_stale else change)
+                    await self._reconcile_or_report(
+                        await self._refreshed(change) if is_stale else change
+                    )
                 return None
             except UnavailableError as error:
                 is_stale = True
@@ -133,6 +127,17 @@ class TrainingJobController:
                 await asyncio.sleep(RETRY_S)
             except RotaError as error:
                 return log.error("TrainingJob not processed", error=str(error))
+
+    async def _reconcile_or_report(self, change: WatchEvent) -> None:
+        try:
+            await self._reconcile(change)
+        except RotaError:
+            raise
+        except Exception as error:
+            await self._rejections.emit_event(
+                change.object, reason="Failed", message=message_of_bug(error)
+            )
+            raise
 
     async def _refreshed(self, change: WatchEvent) -> WatchEvent:
         """A failed write may have succeeded. Read the object again, so that it is not submitted
@@ -226,6 +231,10 @@ class TrainingJobController:
             options = SubmitOptions(on_job_id=claim)
             caller = Caller(user_of(meta, default=self._context.namespace))
             job_id = await self._submissions.submit_from_object(caller, request, options=options)
+        except NotStoredYetError as error:
+            self._jobs.pop(meta["uid"], None)
+            await self._postpone(found, str(error))
+            return
         except UserError as error:
             self._jobs.pop(meta["uid"], None)
             await self._rejections.reject(found, str(error))
@@ -235,6 +244,12 @@ class TrainingJobController:
             raise
         log.info("TrainingJob accepted", object=meta["name"], job_id=job_id)
         await self._edit(job_id, found)
+
+    async def _postpone(self, found: Object, message: str) -> None:
+        """Process this object again later. Others do not wait for it."""
+        again = WatchEvent("MODIFIED", identity_of(found))
+        asyncio.get_running_loop().call_later(POSTPONED_S, self._changes.put, again)
+        await self._rejections.emit_event(found, reason="Waiting", message=message)
 
     # -- delete ---------------------------------------------------------------------------------
 
@@ -281,12 +296,20 @@ class TrainingJobController:
             )
             edits = edits_of(found["spec"], job, accepted=accepted, asked=asked)
             if edits.refused:
-                what = f"{', '.join(edits.refused)} cannot be changed after a job is accepted"
+                what = f"{', '.join(edits.refused)} cannot be changed now"
                 refusals.append(
                     ("Immutable", f"{what}; delete the TrainingJob and create it again")
                 )
-            for event in edit_events(edits, job, actor=ACTOR):
+            if event := hold_event(edits, job, actor=ACTOR):
                 await self._apply(event)
+            if edits.edit is not None:
+                if edits.edit.priority is not None:
+                    # Only the cluster knows who wrote the object, so no edit is an administrator's.
+                    self._submissions.require_priority(
+                        Caller(submission.user), edits.edit.priority, current=job.spec.priority
+                    )
+                nodes = checker_of(self._controller.nodes.values())
+                await self._apply(edit_event(job, edits.edit, actor=ACTOR, feasibility=nodes))
             if edits.size is not None:
                 units = checked_units(job, edits.size)
                 await self._apply(JobResized(job_id, units, ACTOR))
@@ -309,6 +332,11 @@ class TrainingJobController:
 
     async def _apply(self, event: JobEvent) -> None:
         await self._controller.durable(self._controller.apply_event(event, actor=ACTOR))
+
+
+def message_of_bug(error: Exception) -> str:
+    """For the owner of an object that could not be processed. The log has the details."""
+    return f"a bug in rota ({type(error).__name__}) keeps this object from being processed"
 
 
 def _named(request: JobRequest, name: str) -> JobRequest:

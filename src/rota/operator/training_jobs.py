@@ -22,6 +22,7 @@ from rota.kube.errors import (
     is_oversized,
     is_refusal,
     not_kept_error,
+    not_stored_yet_error,
 )
 from rota.kube.events import warning_event
 from rota.kube.leader_election import LeaseLostError
@@ -44,6 +45,8 @@ ACCEPTED = "rota.dev/accepted"
 STATE_SECRET = "rota-state"
 KEY = "key"
 MAX_TRIES, MAX_UPDATE_TRIES = 8, 24
+MAX_OUTAGE_TRIES = 2
+"""Other objects wait meanwhile, and each try may take as long as a webhook."""
 FIRST_WAIT_S = 0.2
 SECRET_CHECK_INTERVAL_S = 5.0
 """How often the state Secret is checked for a deletion."""
@@ -135,6 +138,8 @@ class TrainingJobClient:
                     return await self._is_created_by_us(name, body)
                 if is_refusal(error):
                     raise not_kept_error(error) from None
+                if error.is_outage and n_failures + 1 >= MAX_OUTAGE_TRIES:
+                    raise not_stored_yet_error(error) from None
                 # Concurrent creates conflict when the API server updates a quota.
                 is_retryable = error.is_transient or error.reason == "Conflict"
                 if not is_retryable or n_failures + 1 == MAX_TRIES:
@@ -156,6 +161,8 @@ class TrainingJobClient:
             except ApiError as error:
                 if is_refusal(error):
                     raise not_kept_error(error) from None
+                if error.is_outage:
+                    raise not_stored_yet_error(error) from None
                 raise
 
     async def update(self, name: str, status: Object) -> bool:
@@ -176,8 +183,8 @@ class TrainingJobClient:
                     return False
                 if error.is_too_large and await self._is_stored_oversized(name):
                     raise WriteRejectedError(OBJECT_TOO_LARGE) from None
-                if is_object_refusal(error):
-                    raise not_kept_error(error, "its status") from None
+                if refusal := _status_refusal(error):
+                    raise refusal from None
                 if error.reason != "Conflict":
                     raise
                 if not await self._is_still_ours(name, uid):
@@ -329,3 +336,10 @@ class TrainingJobClient:
         if term > self._term():
             raise LeaseLostError(f"a newer leader has written to TrainingJob {name}")
         return True
+
+
+def _status_refusal(error: ApiError) -> WriteRejectedError | None:
+    """The error to raise if the cluster refuses the status of one object, not of all."""
+    if is_object_refusal(error):
+        return not_kept_error(error, "its status")
+    return not_stored_yet_error(error, "its status") if error.is_outage else None

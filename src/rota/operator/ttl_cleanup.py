@@ -1,5 +1,8 @@
 """Delete TrainingJobs of finished jobs: after a time limit, and when there are too many of them.
 
+If there are too many, the user who has most loses the oldest: no user displaces the objects of
+others.
+
 Only objects that rota created are deleted. Objects from kubectl stay until their owner deletes
 them: the owner may apply the same file again, and a missing object would start the job again.
 """
@@ -7,7 +10,8 @@ them: the owner may apply the same file again, and a missing object would start 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,6 +20,7 @@ import structlog
 from rota.errors import UnavailableError
 from rota.kube.errors import ApiError
 from rota.kube.resources import WatchEvent
+from rota.operator.spec_parser import claimed_user
 from rota.store.kubernetes.crd_codec import Object, is_sealed, part
 from rota.tasks import ErrorIsolation
 
@@ -40,6 +45,7 @@ class _Finished:
     at_s: float
     name: str
     uid: str
+    user: str = ""
 
 
 Delete = Callable[[str, str], Awaitable[None]]
@@ -66,7 +72,9 @@ class TtlCleaner:
         with self._isolation.of(object=meta["name"]):
             at_s = _finished_s(found)
             if at_s is not None and not is_deleting and is_sealed(found, key=self._key):
-                self._finished[meta["uid"]] = _Finished(at_s, meta["name"], meta["uid"])
+                self._finished[meta["uid"]] = _Finished(
+                    at_s, meta["name"], meta["uid"], claimed_user(found)
+                )
 
     async def run(self) -> None:
         while True:
@@ -93,10 +101,18 @@ class TtlCleaner:
     def _due(self) -> list[_Finished]:
         """The objects to delete, oldest first."""
         known = sorted(self._finished.values(), key=lambda each: each.at_s)
-        n_too_many = max(0, len(known) - self._keep.at_most)
+        excess = _excess(known, max(0, len(known) - self._keep.at_most))
         before_s = self._clock() - self._keep.for_s
-        late = (each for each in known[n_too_many:] if each.at_s < before_s)
-        return [*known[:n_too_many], *late][:MAX_PER_PASS]
+        late = (each for each in known if each.at_s < before_s and each not in excess)
+        return [*excess, *late][:MAX_PER_PASS]
+
+
+def _excess(known: Sequence[_Finished], n_too_many: int) -> list[_Finished]:
+    """The oldest objects of the users who have most, as far as one pass deletes them."""
+    by_user: dict[str, deque[_Finished]] = {}
+    for each in known:
+        by_user.setdefault(each.user, deque()).append(each)
+    return [max(by_user.values(), key=len).popleft() for _ in range(min(n_too_many, MAX_PER_PASS))]
 
 
 def _finished_s(found: Object) -> float | None:

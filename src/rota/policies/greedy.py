@@ -15,12 +15,17 @@ from rota.core.scheduling.policy_api import Budget, Targets
 def grant_in_order(
     jobs: Iterable[Job], budget: Budget, *, wanted: Callable[[JobSpec], int]
 ) -> Targets:
-    """Give each job its wanted size, or its limit if that is lower, or nothing."""
+    """Give each job its wanted size, or its limit if that is lower, or nothing. Most queues are
+    longer than the budget, so jobs with GPUs are skipped quickly when it is spent."""
     targets: Targets = {}
+    is_spent = budget.is_spent
     for job in jobs:
+        if is_spent and job.spec.gpus:
+            continue
         workers = min(wanted(job.spec), budget.limit(job))
         if workers >= job.spec.min_workers and budget.grant(job, workers):
             targets[job.id] = workers
+            is_spent = budget.is_spent
     return targets
 
 
@@ -38,7 +43,8 @@ def grow_in_turns(jobs: Iterable[Job], targets: Targets, *, budget: Budget) -> N
     A job drops out when it reaches its limit or the budget cannot pay, so the work is one step for
     each granted worker and one for each job.
     """
-    growing = [job for job in jobs if 0 < targets.get(job.id, 0) < budget.limit(job)]
+    payable = (job for job in jobs if not job.spec.gpus) if budget.is_spent else jobs
+    growing = [job for job in payable if 0 < targets.get(job.id, 0) < budget.limit(job)]
     while growing:
         growing = [job for job in growing if _grow(job, targets, budget=budget)]
 

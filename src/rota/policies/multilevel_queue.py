@@ -23,7 +23,8 @@ TOLERANCE_S = 1e-5
 
 def queue_of(job: Job) -> int:
     """The job's queue. A number beyond the last queue means the last queue."""
-    return min(max(job.queue, 0), LAST_QUEUE)
+    queue = job.queue
+    return queue if 0 <= queue <= LAST_QUEUE else min(max(queue, 0), LAST_QUEUE)
 
 
 def in_queue_order(jobs: Iterable[Job]) -> list[Job]:

@@ -130,6 +130,11 @@ def _parts(text: str) -> list[str]:
     return [text]
 
 
+def is_built_in(policy: Policy) -> bool:
+    """Whether the policy belongs to rota, so that its rounds are known to end."""
+    return type(policy).__module__.startswith("rota.policies.")
+
+
 def describe(policy: Policy) -> str:
     """The text that `parse` turns into this policy: its name, and the parameters that are not
     default."""

@@ -40,6 +40,7 @@ from rota.engines.local.gpus import Gpus
 from rota.engines.local.worker_dirs import WorkerDirs
 from rota.store.interface import Store
 from rota.store.sqlite.store import SqliteStore
+from rota.thread_pools import DEVICES, STORE
 
 SOCKET_DIR_NAME = "door"
 
@@ -131,7 +132,7 @@ async def local_backend(
     context: BackendContext, *, gpus: Gpus, checkpoints: CheckpointDirs
 ) -> AsyncGenerator[Backend]:
     """Workers are processes of this machine."""
-    store = await asyncio.to_thread(SqliteStore, context.store_file)
+    store = await STORE.run(SqliteStore, context.store_file)
     socket_dir = context.folder / SOCKET_DIR_NAME
     root = context.folder / "engine"
     held = partial(held_gpus, WorkerDirs(root))
@@ -139,7 +140,7 @@ async def local_backend(
     gpus = GpuRegistry(locked, context.folder / REGISTRY_NAME, held=held)
     engine = LocalEngine(root, gpus)
     try:
-        await asyncio.to_thread(locked.claim)
+        await DEVICES.run(locked.claim)
         yield Backend(
             name="local",
             store=store,
@@ -158,4 +159,4 @@ async def local_backend(
         )
     finally:
         locked.release()
-        await asyncio.to_thread(store.close)
+        await STORE.run(store.close)

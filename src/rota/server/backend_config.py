@@ -14,7 +14,7 @@ from rota.daemon.access.accounts import parse_accounts
 from rota.daemon.jobs.admission import Defaults
 from rota.daemon.launch.checkpoint_dirs import CheckpointDirs, parse_checkpoint_dirs
 from rota.daemon.launch.interface import VOLUMES
-from rota.engines.interface import UnixAccount
+from rota.engines.interface import LogLimits, UnixAccount
 from rota.engines.local.gpu_locks import selected
 from rota.engines.local.gpus import find, parse_virtual
 from rota.errors import UserError, did_you_mean, shown
@@ -121,6 +121,7 @@ def _pod_settings(found: LoadedSettings) -> KubernetesSettings:
         host_paths=chosen.host_paths,
         bind_patience_s=chosen.bind_patience_s,
         stuck_after_s=chosen.stuck_after_s,
+        log=LogLimits(chosen.log_file_bytes, chosen.log_files),
         advertise=chosen.advertise,
     )
 

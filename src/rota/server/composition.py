@@ -187,6 +187,7 @@ class _Composition:
             self._snapshots,
             self._backend.launch_environment,
             self._settings.limits,
+            self._settings.priority_limits,
         )
 
     @cached_property
@@ -266,6 +267,7 @@ class _Composition:
             store=self._store,
             sources=sources,
             clock=self._clock,
+            priority_limits=self._settings.priority_limits,
         )
 
     @cached_property

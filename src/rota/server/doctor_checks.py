@@ -59,6 +59,8 @@ class ContainerProbe:
     error: str = ""
     has_cdi: bool = False
     """The machine describes its NVIDIA GPUs to container tools (CDI)."""
+    has_newuidmap: bool = True
+    """podman can start containers of users other than root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +265,9 @@ def _check_containers(found: DoctorReading) -> _Finding:
     if read.tool == "podman" and found.gpus.gpus and not read.has_cdi:
         hint = "run 'nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml'"
         return _warning("containers of podman cannot use the GPUs", hint)
+    if read.tool == "podman" and not read.has_newuidmap:
+        hint = "install newuidmap (package uidmap), and give users ids in /etc/subuid"
+        return _warning("podman can start containers of root only: no newuidmap", hint)
     return _ok(f"{read.tool} ({read.version})")
 
 

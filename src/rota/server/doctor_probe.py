@@ -180,7 +180,7 @@ def read_containers() -> ContainerProbe:
                 "nvidia" in each.name for folder in CDI_DIRS for each in Path(folder).glob("*")
             )
             version, error = _version(name, path)
-            return ContainerProbe(name, version, error, has_cdi)
+            return ContainerProbe(name, version, error, has_cdi, bool(shutil.which("newuidmap")))
     return ContainerProbe()
 
 

@@ -55,6 +55,7 @@ from rota.server.leadership import LeaderCandidate
 from rota.server.standby import serve_standby
 from rota.store.kubernetes.store import KubernetesStore
 from rota.store.sqlite.store import SqliteStore
+from rota.thread_pools import STORE
 
 log = structlog.get_logger()
 
@@ -183,15 +184,12 @@ async def _leading_backend(
     cluster = engine.cluster
     key = await resources.key()
     claims = await own_claims(cluster)
-    local = await asyncio.to_thread(SqliteStore, context.store_file)
-    store = KubernetesStore(
-        local, resources, key=key, nodes=engine.inventory, ignore_jobs=engine.ignore_jobs
-    )
+    store = await _store(context, engine, resources=resources, key=key)
     handles = ClusterHandles(cluster, resources, store, key)
     url = url_of(config.workers.advertise, context.listen)
     _warn_if_unreachable(url)
     try:
-        await asyncio.to_thread(store.prepare)
+        await STORE.run(store.prepare)
         yield Backend(
             name="kubernetes",
             store=store,
@@ -211,7 +209,25 @@ async def _leading_backend(
             external_auth=TokenReviewAuthenticator(TokenReviewer(cluster), *config.groups),
         )
     finally:
-        await asyncio.to_thread(store.close)
+        await STORE.run(store.close)
+
+
+async def _store(
+    context: BackendContext,
+    engine: KubernetesEngine,
+    *,
+    resources: TrainingJobClient,
+    key: bytes,
+) -> KubernetesStore:
+    local = await STORE.run(SqliteStore, context.store_file)
+    return KubernetesStore(
+        local,
+        resources,
+        key=key,
+        nodes=engine.inventory,
+        ignore_jobs=engine.ignore_jobs,
+        know_external_pods=engine.know_external_pods,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from rota.errors import RotaError, UnavailableError
 from rota.server.backend import SOCKET_DIR_NAME, Backend, BackendContext, PrunableEngine
 from rota.server.composition import Daemon, build_daemon
 from rota.server.settings import Settings
+from rota.thread_pools import CLEAN_UP, JOB_FILES
 
 log = structlog.get_logger()
 PRUNE_S = 3600.0
@@ -67,7 +68,7 @@ def _cancel_on_sigterm() -> Generator[None]:
 
 async def _serve(settings: Settings, *, ready: Callable[[], object]) -> None:
     limits = settings.limits
-    snapshots = await asyncio.to_thread(
+    snapshots = await JOB_FILES.run(
         Snapshots,
         settings.folder / "snapshots",
         quota_bytes=limits.max_shipped_bytes,
@@ -159,26 +160,34 @@ async def _prune(daemon: Daemon, engine: PrunableEngine, *, settings: Settings) 
     """No job depends on this task: after any error, retry at the next interval."""
     while True:
         await asyncio.sleep(PRUNE_S)
-        try:
-            await prune_once(daemon, engine, settings=settings)
-        except (RotaError, OSError) as error:
-            log.warning("pruning failed", error=str(error))
-        except Exception:
-            log.exception("pruning failed")
+        await prune_once(daemon, engine, settings=settings)
 
 
 async def prune_once(daemon: Daemon, engine: PrunableEngine, *, settings: Settings) -> None:
     """Delete shipped code, logs, checkpoints, jobs and history after their retention periods. The
     files of a job are deleted before its rows: after a crash in between, the rows still name the
-    job, and the next run deletes them."""
-    live = await daemon.launcher.prune_snapshots(keep_workdir_s=settings.keep_workdir_s)
-    now = time.time()
-    gone = await asyncio.to_thread(engine.forget_before, now - settings.keep_logs_s, keep=live)
-    await daemon.launcher.remove_checkpoints(gone)
-    keep = live.union(daemon.controller.dependencies)
-    keep_jobs_s = daemon.retention.limits.jobs_s
-    await asyncio.to_thread(engine.forget_before, now - keep_jobs_s, keep=keep)
-    await daemon.retention.prune()
+    job, and the next run deletes them. A step that fails does not stop the others, but the rows
+    stay if files could not be deleted."""
+    with _pruning_step("shipped code"):
+        await daemon.launcher.prune_snapshots(keep_workdir_s=settings.keep_workdir_s)
+    now, live = time.time(), frozenset(daemon.controller.jobs)
+    with _pruning_step("files and rows of jobs"):
+        gone = await CLEAN_UP.run(engine.forget_before, now - settings.keep_logs_s, keep=live)
+        await daemon.launcher.remove_checkpoints(gone)
+        keep = live.union(daemon.controller.dependencies)
+        keep_jobs_s = daemon.retention.limits.jobs_s
+        await CLEAN_UP.run(engine.forget_before, now - keep_jobs_s, keep=keep)
+        await daemon.retention.prune()
+
+
+@contextmanager
+def _pruning_step(what: str) -> Generator[None]:
+    try:
+        yield
+    except (RotaError, OSError) as error:
+        log.warning("pruning failed", step=what, error=str(error))
+    except Exception:
+        log.exception("pruning failed", step=what)
 
 
 @asynccontextmanager

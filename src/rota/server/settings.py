@@ -24,6 +24,7 @@ from rota.config.load import (
 from rota.config.paths import store_file
 from rota.config.schema import DaemonSettings
 from rota.core.scheduling.view import Rules
+from rota.daemon.access.authorization import DEFAULT_PRIORITY_LIMITS, PriorityLimits
 from rota.daemon.elastic.membership import DEFAULT_LIVENESS_POLICY, LivenessPolicy
 from rota.daemon.jobs.admission import Defaults
 from rota.daemon.migration.requests import DEFAULT_MIGRATION_LIMITS, MigrationLimits
@@ -55,6 +56,7 @@ class Settings:
     defaults: Callable[[str], Defaults]
     are_accounts: bool = False
     admins: frozenset[str] = frozenset()
+    priority_limits: PriorityLimits = DEFAULT_PRIORITY_LIMITS
     listen: TcpAddress | None = None
     flags: Mapping[str, str] = field(default_factory=dict[str, str])
     """The flags of this start and of earlier ones; the next start uses them again."""
@@ -99,6 +101,7 @@ def settings_of(
         limits=found.limits(),
         defaults=defaults,
         admins=frozenset(chosen.admins),
+        priority_limits=PriorityLimits(chosen.max_priority, chosen.max_admin_priority),
         listen=listen,
         flags={**remembered, **_repeatable(flags)},
         effective=[each.view() for each in (home_setting(folder), *found)],

@@ -178,6 +178,8 @@ class SavedState:
     jobs: tuple[Job, ...]
     nodes: tuple[Node, ...]
     outcomes: Mapping[JobId, JobState]
+    unreadable: Mapping[JobId, str] = field(default_factory=dict[JobId, str])
+    """Jobs that have not ended and whose rows cannot be read, with the reason. The rows stay."""
 
 
 MIN_PREFIX = 4

@@ -1,4 +1,4 @@
-"""Requests that change many jobs at once, and their results."""
+"""Requests that change jobs, and their results."""
 
 from __future__ import annotations
 
@@ -28,6 +28,21 @@ class JobSelection:
     @property
     def has_filter(self) -> bool:
         return bool(self.all_jobs or self.states or self.name or self.user)
+
+
+@dataclass(frozen=True, slots=True)
+class JobEdit:
+    """New values of the fields of a job that may be edited, written as in `JobRequest`. A field
+    that is None stays as it is; an empty value means the same as in a submit."""
+
+    name: str | None = None
+    gpu_types: list[str] | None = None
+    cpus: float | None = None
+    memory: str | None = None
+    priority: int | None = None
+    time_limit: str | None = None
+    retries: int | None = None
+    retry_on: list[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

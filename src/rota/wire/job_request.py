@@ -19,6 +19,8 @@ GROUPS = (PROGRAM, RESOURCES, SCHEDULING, STOPS)
 """Headings of the fields in the help and in the documentation."""
 MAX_ITEMS = 1000
 """Limit of most lists."""
+WHILE_QUEUED, ALSO_RUNNING = "queued", "queued or running"
+"""When a field may be edited: while the job is queued or held, or until the job ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,8 @@ class FieldInfo:
     """The help of the flag, if it differs from `text`."""
     is_setting: bool = False
     """Whether it is a key of `.rota.toml`."""
-    is_editable: bool = False
-    """Whether an edit of a TrainingJob may change it."""
+    editable: str = ""
+    """When an edit may change it: `WHILE_QUEUED`, `ALSO_RUNNING`, or never if empty."""
     is_in_training_job: bool = True
     """Whether a TrainingJob may have it."""
     is_amount: bool = False
@@ -93,6 +95,7 @@ class JobRequest:
             example="bert",
             flags=("--name", "-n"),
             metavar="NAME",
+            editable=ALSO_RUNNING,
         ),
     )
     project: str = field(
@@ -177,6 +180,7 @@ class JobRequest:
             metavar="TYPE",
             flag_text="Run only on GPUs of this type.",
             is_setting=True,
+            editable=WHILE_QUEUED,
             max_items=MAX_ITEMS,
         ),
     )
@@ -197,6 +201,7 @@ class JobRequest:
             example="8",
             flags=("--cpus",),
             metavar="N",
+            editable=WHILE_QUEUED,
             minimum=0,
         ),
     )
@@ -208,6 +213,7 @@ class JobRequest:
             example="32GiB",
             flags=("--memory",),
             metavar="SIZE",
+            editable=WHILE_QUEUED,
             is_amount=True,
         ),
     )
@@ -215,12 +221,12 @@ class JobRequest:
         default=0,
         metadata=_row(
             group=SCHEDULING,
-            text="Jobs with a higher priority start first (default: 0).",
+            text="Jobs with a higher priority start first; the daemon limits it (default: 0).",
             example="10",
             flags=("--priority", "-p"),
             metavar="N",
             is_setting=True,
-            is_editable=True,
+            editable=ALSO_RUNNING,
             minimum=-1000,
             maximum=1000,
         ),
@@ -360,6 +366,7 @@ class JobRequest:
             flags=("--time-limit",),
             metavar="TIME",
             is_setting=True,
+            editable=ALSO_RUNNING,
             is_amount=True,
         ),
     )
@@ -372,6 +379,7 @@ class JobRequest:
             flags=("--retries",),
             metavar="N",
             is_setting=True,
+            editable=ALSO_RUNNING,
             minimum=0,
             maximum=1000,
         ),
@@ -385,6 +393,7 @@ class JobRequest:
             flags=("--retry-on",),
             metavar="CODE",
             flag_text="Retry only after this exit code (default: after every failure).",
+            editable=ALSO_RUNNING,
             minimum=1,
             maximum=255,
             max_items=MAX_ITEMS,
@@ -456,7 +465,7 @@ class JobRequest:
             text="Hold the job until 'rota release'.",
             example="true",
             flags=("--hold",),
-            is_editable=True,
+            editable=ALSO_RUNNING,
         ),
     )
 
@@ -474,6 +483,13 @@ def job_fields() -> dict[str, JobField]:
         )
         for each in fields(JobRequest)
     }
+
+
+@cache
+def edit_fields() -> dict[str, JobField]:
+    """The fields of an edit, by name. `hold` is none of them: it has commands of its own."""
+    fields = job_fields().items()
+    return {name: each for name, each in fields if each.info.editable and name != "hold"}
 
 
 def _default(each: Any) -> Any:

@@ -80,6 +80,48 @@ def test_only_the_owner_resizes_a_job(bert: httpx2.Client, job: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
 
 
+def test_only_the_owner_edits_a_job(bert: httpx2.Client, job: str) -> None:
+    answer = bert.patch(f"/v1/jobs/{job}", json={"priority": 5})
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+    assert bert.get(f"/v1/jobs/{job}").json()["job"]["priority"] == 0
+
+
+def test_owner_and_administrator_edit_a_job(daemon: ApiDaemon, anna: httpx2.Client) -> None:
+    mine = held(anna)
+    assert anna.patch(f"/v1/jobs/{mine}", json={"name": "new"}).status_code == 200
+    assert daemon.admin.patch(f"/v1/jobs/{mine}", json={"retries": 2}).status_code == 200
+    story = anna.get(f"/v1/jobs/{mine}/story").json()
+    said = [(each["cause"], each["reason"]) for each in story][1:]
+    assert said[0] == ("JobEdited", f"name set to new (was true) by {ANNA}")
+    assert said[1][1].startswith("retries set to 2 (was 0) by ")
+
+
+def test_impossible_edit_is_rejected(anna: httpx2.Client, job: str) -> None:
+    waits = held(anna)
+    for body in ({"priority": 1001}, {"gpus": 2}, {"time_limit": 5}, {"name": 1}):
+        answer = anna.patch(f"/v1/jobs/{waits}", json=body)
+        assert answer.status_code in (400, 422), (body, answer.text)
+    answer = anna.patch(f"/v1/jobs/{waits[1:]}", json={"priority": 1})
+    assert answer.json()["code"] == "partial_id"
+    answer = anna.patch(f"/v1/jobs/{job}", json={"retries": 1, "cpus": 1})
+    assert "this changes only while a job is queued" in answer.json()["message"]
+    assert anna.get(f"/v1/jobs/{job}").json()["job"]["priority"] == 0
+    anna.post(f"/v1/jobs/{waits}/cancel")
+    assert "is over" in anna.patch(f"/v1/jobs/{waits}", json={"retries": 1}).json()["message"]
+
+
+def test_edit_does_not_exceed_the_limit_of_priorities(
+    daemon: ApiDaemon, anna: httpx2.Client
+) -> None:
+    mine = held(anna)
+    answer = anna.patch(f"/v1/jobs/{mine}", json={"priority": 1})
+    assert answer.status_code == 422
+    assert "1 is above the limit of 0 for users" in answer.json()["message"]
+    assert daemon.admin.patch(f"/v1/jobs/{mine}", json={"priority": 50}).status_code == 200
+    lowered = anna.patch(f"/v1/jobs/{mine}", json={"priority": 40})
+    assert (lowered.status_code, lowered.json()[0]["priority"]) == (200, 40)
+
+
 def held(anna: httpx2.Client, **more: object) -> str:
     return submit(anna, command=["true"], hold=True, **more)
 
@@ -150,6 +192,7 @@ def test_other_users_see_no_log_text_in_reasons(
         ("POST", "/v1/jobs/annas/hold", None),
         ("POST", "/v1/jobs/annas/release", None),
         ("POST", "/v1/jobs/annas/resize", {"gpus": 1}),
+        ("PATCH", "/v1/jobs/annas", {"priority": 5}),
         ("POST", "/v1/jobs/annas/resubmit", None),
         ("POST", "/v1/jobs/move", {"jobs": ["annas"], "to": "lab", "url": "http://127.0.0.1:1"}),
         ("POST", "/v1/tokens", {}),

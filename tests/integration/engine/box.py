@@ -90,8 +90,10 @@ class Box:
         return found
 
     async def run_until_output(self, job_id: str, word: str, program: Program) -> None:
+        """Wait for the report of the start, too: commands beside the worker run from then on."""
         await self.start(job_id, program)
         await self.says(job_id, word)
+        await self.until(lambda fact: isinstance(fact, WorkersStarted) and fact.job_id == job_id)
 
     # -- events ---------------------------------------------------------------------------------
 

@@ -91,6 +91,26 @@ def test_errors_name_the_path_and_leave_nothing(
     assert [each.name for each in outside.rglob("*")] == ["out", "mine"]
 
 
+def test_a_working_directory_comes_out_with_the_name_of_its_job(
+    daemon: Daemon, rota: Client, inside: Path, outside: Path
+) -> None:
+    job_id = daemon.run(rota, workdir=str(inside), name="whole")
+    for source, target, copy in [
+        ("whole:", outside, "whole"),
+        ("whole:.", outside / "running", "running"),
+    ]:
+        assert daemon.cli("cp", source, str(target)).returncode == 0
+        assert (outside / copy / "out/model.pt").stat().st_size == 3 * 1024**2
+        assert sorted(each.name for each in (outside / copy).iterdir()) == ["out"]
+    (outside / "new").write_text("new")
+    assert daemon.cli("cp", str(outside / "new"), "whole:").returncode == 0
+    assert (inside / "new").read_text() == "new"
+    rota.cancel(job_id)
+    rota.wait(job_id)
+    assert daemon.cli("cp", "whole:", str(outside / "ended")).returncode == 0
+    assert sorted(each.name for each in (outside / "ended").iterdir()) == ["new", "out"]
+
+
 @pytest.fixture
 def ended(daemon: Daemon, rota: Client, inside: Path) -> str:
     """The id of an ended job that worked in `inside`."""
@@ -164,4 +184,5 @@ def test_a_colon_after_a_slash_is_a_local_path() -> None:
     assert job_path("./a:b") is None
     assert job_path("ab") is None
     with pytest.raises(UserError, match="names no file"):
-        job_path("job:")
+        job_path("job:/")
+    assert job_path("job:") == job_path("job:.") == JobPath("job", PurePosixPath())

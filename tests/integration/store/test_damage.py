@@ -117,9 +117,22 @@ def test_gpu_held_by_two_jobs_is_reported(path: Path):
     assert expected in check(path), check(path)
 
 
-def test_unreadable_job_prevents_the_start(filled: Path):
-    tamper(filled, "UPDATE jobs SET body = '{}' WHERE state = 'queued'")
+def test_unreadable_job_does_not_prevent_the_start(filled: Path):
+    before = SqliteStore(filled)
+    n_jobs = len(before.load().jobs)
+    before.close()
+    tamper(
+        filled,
+        "UPDATE jobs SET body = '{}' WHERE id ="
+        " (SELECT id FROM jobs WHERE state = 'queued' ORDER BY id LIMIT 1)",
+    )
     store = SqliteStore(filled)
-    with pytest.raises(StoreError, match="the file is damaged: job job-"):
-        store.load()
+    found = store.load()
+    [(job_id, reason)] = found.unreadable.items()
+    assert job_id in reason
+    assert (len(found.jobs), job_id in {job.id for job in found.jobs}) == (n_jobs - 1, False)
+    listed = store.jobs(limit=1000).jobs
+    assert {job.id for job in found.jobs} <= {job.id for job in listed}
+    with pytest.raises(StoreError, match=f"the file is damaged: job {job_id}"):
+        store.job(job_id)
     store.close()

@@ -116,6 +116,7 @@ class FakeScheduler:
             history=nobody,
             log_reader=nobody,
             exec_sessions=nobody,
+            job_files=nobody,
             snapshots=nobody,
             snapshot_access=nobody,
             cluster_service=nobody,

@@ -20,6 +20,7 @@ import httpx2
 from rota.client.endpoint import Endpoint, NoDaemonError
 from rota.engines.kubernetes.pods import naming
 from rota.errors import UnavailableError
+from rota.kube.quantities import parse_quantity
 from tests.kubernetes.cluster.api import Object, until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.images import BARE, host_folders
@@ -142,7 +143,9 @@ class KubernetesDaemonProcess(DaemonProcess, Kubectl):
                 held[node] += gpus_of(pod)
         nodes = self.cluster.api.items("/api/v1/nodes")
         has = {
-            each["metadata"]["name"]: int(each["status"]["allocatable"].get(GPU_RESOURCE, 0))
+            each["metadata"]["name"]: parse_quantity(
+                each["status"]["allocatable"].get(GPU_RESOURCE)
+            )
             for each in nodes
         }
         return [f"{node}: {n} of {has.get(node)}" for node, n in held.items() if n > has[node]]

@@ -46,7 +46,7 @@ class Daemon:
         command += ["--plain-http"]
         return subprocess.Popen(
             [*self._runner, *command, *self._arguments],
-            env={**os.environ, "ROTA_HOME": str(self.folder)},
+            env={**os.environ, "ROTA_HOME": str(self.folder), "ROTA_MAX_PRIORITY": "7"},
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )

@@ -27,6 +27,7 @@ WITH_DAEMON = {
     "hold": ["bert"],
     "release": ["bert"],
     "resize": ["bert", "2"],
+    "edit": ["bert", "--priority", "5"],
     "resubmit": ["bert"],
     "wait": ["bert"],
     "logs": ["bert"],
@@ -57,6 +58,7 @@ WITHOUT_DAEMON = {
     "completion",
     "policy list",
     "policy decide",
+    "projects divide",
     "context add",
     "context use",
     "context list",
@@ -90,6 +92,11 @@ def test_every_verb_is_in_its_module():
     assert sorted(name for names in SECTIONS.values() for name in names) == sorted(NAMES)
 
 
+@pytest.mark.parametrize("words", [[], ["submit"], ["nodes"], ["nodes", "drain"]])
+def test_help_is_also_a_command(rota: Rota, words: list[str]):
+    assert rota("help", *words).out == rota(*words, "--help").out != ""
+
+
 @pytest.mark.parametrize("name", ["", *EVERY, *groups()])
 def test_help(rota: Rota, name: str):
     result = rota(*name.split(), "--help")
@@ -109,6 +116,7 @@ def test_commands_with_results_have_json(name: str):
         "cp",
         "completion",
         "policy decide",
+        "projects divide",
     }
     silent |= {"store backup", "store migrate"}
     options = {flag for each in EVERY[name].options for flag in each.flags}

@@ -61,7 +61,6 @@ def values(*words: str) -> dict[str, Any]:
         (["a", "--all", "b", "-q", "c"], {"words": ["b", "c"], "is_all": True, "is_quick": True}),
         (["-aq", "a"], {"is_all": True, "is_quick": True}),
         (["a", "--name=x=y"], {"name": "x=y"}),
-        (["a", "--name="], {"name": ""}),
         (["a", "--name", "x", "-ny"], {"name": "y"}),
         (["a", "--name", "two words"], {"name": "two words"}),
         (["a", "--name=-x"], {"name": "-x"}),
@@ -153,6 +152,12 @@ def test_options_after_the_first_word_belong_to_the_program(
 def test_help_of_the_program_is_not_that_of_rota():
     assert not is_help(PROGRAM, ["a", "sh", "--help"])
     assert is_help(PROGRAM, ["a", "--help"])
+
+
+@pytest.mark.parametrize("words", [["a", "--name="], ["a", "--name", ""], ["a", "-n", ""]])
+def test_an_option_with_an_empty_value_is_refused(words: list[str]):
+    with pytest.raises(UsageError, match="option '--name' has an empty value"):
+        values(*words)
 
 
 def test_an_empty_argument_is_refused():

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from rota.cli.job_file import read
+from rota.cli.job_file import job_file_lines, read, request, without_secrets
 from rota.errors import InputError
+from rota.wire.job_request import JobRequest
 
 
 def reading(tmp_path: Path, text: str) -> list[dict[str, Any]]:
@@ -160,3 +161,24 @@ def test_a_pipe_is_read():
     os.close(writer)
     assert read(Path(f"/dev/fd/{reader}"))[0]["command"] == ["true-job"]
     os.close(reader)
+
+
+def test_a_written_job_file_is_read_as_the_same_request(tmp_path: Path):
+    written = JobRequest(
+        ["python", "-c", "print('a: b')\n", "7"],
+        name="true",
+        gpus="1..4@2",
+        gpu_types=["A100"],
+        env={"N": "4", "OFF": "no", "TEXT": "grün"},
+        umask=0o027,
+        hours=1.5,
+        retry_on=[75],
+        hold=True,
+    )
+    [values] = reading(tmp_path, "\n".join(job_file_lines(written)))
+    assert request(values) == written
+
+
+def test_a_job_file_without_secrets_names_them():
+    found, secrets = without_secrets(JobRequest(["p"], env={"API_KEY": "x", "HF_HOME": "/y"}))
+    assert (found.env, secrets) == ({"HF_HOME": "/y"}, ["API_KEY"])

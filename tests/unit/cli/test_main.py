@@ -120,7 +120,7 @@ def test_closed_stdout_is_one_line(arguments: str):
 
 
 def test_closed_stdin_is_one_line():
-    line = "rota: standard input is closed; 'rota policy decide' reads cases from stdin\n"
+    line = "rota: standard input is closed; this command reads cases from stdin\n"
     assert in_shell("policy decide fifo", "<&-") == (2, "", line)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from rota.client import Client
 from rota.client.endpoint import Endpoint, NoDaemonError
-from rota.client.http import AnswerError, Http, StreamLostError, check_url, connect
+from rota.client.http import AnswerError, Http, StreamLostError, check_url, connect, path_part
 from rota.errors import RotaError, UnavailableError, UserError
 
 ME = b'{"user": "user-1"}'
@@ -367,3 +367,13 @@ def test_an_invalid_address_is_shown_without_its_password():
     with pytest.raises(UserError) as error:
         check_url(Endpoint(url="http://user-1:secret@host:80"))
     assert str(error.value) == "invalid daemon address 'http://host:80'; write https://HOST:PORT"
+
+
+@pytest.mark.parametrize("word", ["*", " ", "a b", "../status", "a%2Fb", "#", "x" * 81])
+def test_a_word_that_names_nothing_is_refused_before_a_request(word: str):
+    with pytest.raises(UserError, match=r"is not a name or an id; use letters, digits"):
+        path_part(word)
+
+
+def test_a_name_is_quoted_for_a_path():
+    assert path_part("sweep[3]") == "sweep%5B3%5D"

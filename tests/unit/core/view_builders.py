@@ -88,7 +88,8 @@ def view(cluster: list[Node], *jobs: Job, now: float = 0.0, rules: Rules | None 
             planned[each.id] = each.allocation
             gpu_types[each.id] = type_of(each.allocation, by_id)
             free.take(each.allocation, demand_of(each, gpu_types[each.id]))
-    return View(now, jobs, by_id, planned, gpu_types, free, empty, rules or Rules())
+    by_job_id = {each.id: each for each in jobs}
+    return View(now, by_job_id, by_id, planned, gpu_types, free, empty, rules or Rules())
 
 
 def type_of(allocation: Allocation, by_id: Mapping[NodeId, Node]) -> str:

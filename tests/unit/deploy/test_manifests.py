@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from rota.core.model.job import JobId
 from rota.daemon.migration.secret_journal import SECRET as MOVES
+from rota.engines.interface import WorkerId
 from rota.engines.kubernetes.pods.naming import (
     ATTEMPT,
     JOB,
@@ -18,6 +20,7 @@ from rota.engines.kubernetes.pods.naming import (
     TOKEN_SECRET_PREFIX,
     USER,
     WORKER,
+    pod_name,
 )
 from rota.operator.training_jobs import STATE_SECRET
 from rota.server.kubernetes_backend import LEASE
@@ -47,7 +50,9 @@ def test_the_chart_has_the_same_rbac_rules() -> None:
     assert made == [each.get("rules") for each in base("rbac.yaml")]
 
 
-@pytest.mark.parametrize("name", ["admission-trainingjobs.yaml", "admission-pods.yaml"])
+@pytest.mark.parametrize(
+    "name", ["admission-trainingjobs.yaml", "admission-pods.yaml", "admission-daemon.yaml"]
+)
 def test_the_chart_has_the_same_admission_policies(name: str) -> None:
     text = (CHART / "templates" / name).read_text()
     for word, meant in ((r'include "rota\.wide" \.', "rota"), (r"\.Release\.Namespace.*?", "rota")):
@@ -60,6 +65,10 @@ def test_the_chart_has_the_same_admission_policies(name: str) -> None:
 def test_the_policies_protect_the_names_that_the_daemon_uses() -> None:
     text = (BASE / "admission-pods.yaml").read_text()
     assert f"'^({STATE_SECRET}|{MOVES})$|^{TOKEN_SECRET_PREFIX}'" in text
+    own = (BASE / "admission-daemon.yaml").read_text()
+    assert f"'^({STATE_SECRET}|{MOVES})$|^{TOKEN_SECRET_PREFIX}'" in own
+    assert f"name == '{LEASE}'" in own
+    assert pod_name(WorkerId(JobId("a"), 1, 0), 0).startswith("rota-")
     texts = text + (BASE / "admission-trainingjobs.yaml").read_text()
     for word in (ACCEPTED, SEAL, JOB, USER, MANAGED_BY):
         assert f"'{word}'" in texts

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import pytest
 
+from rota.errors import UserError
 from rota.kube.client import KubeClient
 from rota.kube.informer import Reflector, VersionTracker
 from rota.kube.resources import PODS, Listing, ResourceScope, WatchEvent
@@ -124,3 +125,31 @@ def test_short_watches_cause_growing_delays(
     asked = served([LIST, *[(200, [bookmark])] * 99], play)
     assert waits == [1, 2, 3, 4]
     assert len(asked) == len([LIST, *waits])
+
+
+def test_an_error_about_one_object_does_not_end_the_watch() -> None:
+    """Otherwise the next daemon would find the same object, and fail again."""
+    heard, is_over = list[str](), asyncio.Event()
+
+    def listen(change: WatchEvent) -> None:
+        name = change.object["metadata"]["name"]
+        if name == "bug":
+            raise OverflowError(name)
+        if name == "refused":
+            raise UserError(name)
+        heard.append(name)
+        if name == "later":
+            is_over.set()
+
+    async def play(cluster: KubeClient) -> None:
+        watcher = Reflector(cluster, PODS, scope=ResourceScope("lab"), listener=listen)
+        await watcher.sync()
+        running = asyncio.ensure_future(watcher.run())
+        await is_over.wait()
+        running.cancel()
+
+    some = [thing("bug"), thing("refused"), thing("fine")]
+    listing: Answer = 200, {"items": some, "metadata": {"resourceVersion": "7"}}
+    later = [{"type": "ADDED", "object": thing(name, 8)} for name in ("bug", "refused", "later")]
+    served([listing, *[(200, later)] * 9], play)
+    assert heard == ["fine", "later"]

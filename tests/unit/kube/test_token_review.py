@@ -200,3 +200,24 @@ def test_groups_decide_about_access_and_administrators() -> None:
         assert (root.uid, root.is_admin) == (None, False)
 
     asyncio.run(run())
+
+
+def test_many_wrong_tokens_do_not_lock_out_a_known_user() -> None:
+    async def scenario() -> None:
+        cluster, clock = Cluster(), Clock()
+        reviewer = reviews(cluster, clock)
+        assert await reviewer.authenticate("user-ann")
+        clock.now_s = VALID_TTL_S + 1
+        wrong = [
+            asyncio.ensure_future(reviewer.authenticate(f"wrong-{n}")) for n in range(MAX_PENDING)
+        ]
+        await asyncio.sleep(0)
+        with pytest.raises(UnavailableError, match="too many token reviews"):
+            await reviewer.authenticate("user-ben")
+        known = await reviewer.authenticate("user-ann")
+        assert known is not None
+        assert known.name == "ann"
+        assert not all(each.done() for each in wrong), "it did not wait for them"
+        await asyncio.gather(*wrong)
+
+    asyncio.run(scenario())

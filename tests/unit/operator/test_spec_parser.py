@@ -10,8 +10,9 @@ from rota.core.model.events import JobSubmitted
 from rota.core.model.job import Job, JobId
 from rota.daemon.errors import RefusedError
 from rota.operator.spec_parser import SpecEdits, edits_of, job_request_of, user_of
+from rota.wire.job_changes import JobEdit
 from rota.wire.jobs import JobRequest
-from tests.support.builders import job
+from tests.support.builders import Lab, cluster, job
 
 KNOWN: Job = new_job(JobSubmitted(JobId("a"), job("a", gpus="1..4")), 0.0, known=None)
 ACCEPTED = JobRequest(command=["p"], name="a", gpus="1..4")
@@ -69,7 +70,7 @@ def test_an_invalid_user_name_is_refused(name: str) -> None:
 
 def test_an_edit_has_only_changes() -> None:
     spec = {"command": ["p"], "priority": 5, "size": 3, "hold": True}
-    assert edits(spec) == SpecEdits(size=3, priority=5, hold=True)
+    assert edits(spec) == SpecEdits(size=3, edit=JobEdit(priority=5), hold=True)
 
 
 def test_missing_fields_do_not_change() -> None:
@@ -78,12 +79,26 @@ def test_missing_fields_do_not_change() -> None:
 
 def test_immutable_fields_are_refused() -> None:
     spec = {"command": ["other"], "image": "new", "priority": 1}
-    assert edits(spec) == SpecEdits(priority=1, refused=("command", "image"))
+    assert edits(spec) == SpecEdits(edit=JobEdit(priority=1), refused=("command", "image"))
 
 
-def test_a_priority_has_a_range() -> None:
-    with pytest.raises(RefusedError, match="out of range"):
-        edits({"command": ["p"], "priority": 10**9})
+def test_a_spec_that_repeats_what_a_job_has_changes_nothing() -> None:
+    """Also if the job got the value by an edit."""
+    limited = replace(KNOWN, spec=replace(KNOWN.spec, time_limit_s=7200.0))
+    asked = replace(ACCEPTED, time_limit="2h")
+    spec = {"command": ["p"], "time_limit": "2h"}
+    assert edits_of(spec, limited, accepted=ACCEPTED, asked=asked) == SpecEdits()
+    assert edits(spec) == SpecEdits(edit=JobEdit(time_limit="2h"))
+
+
+def test_fields_that_change_only_in_the_queue_are_refused_while_a_job_runs() -> None:
+    spec = {"command": ["p"], "gpu_types": ["A100"], "retries": 2}
+    assert edits(spec) == SpecEdits(edit=JobEdit(gpu_types=["A100"], retries=2))
+    lab = Lab(cluster("1x4"))
+    lab.run(KNOWN.spec)
+    asked = replace(job_request_of(spec), name="a", gpus="1..4")
+    found = edits_of(spec, lab.job("a"), accepted=ACCEPTED, asked=asked)
+    assert found == SpecEdits(edit=JobEdit(retries=2), refused=("gpu_types",))
 
 
 def test_fields_that_no_spec_can_have_do_not_change() -> None:

@@ -9,7 +9,7 @@ import pytest
 from rota.core.model.job import JobId
 from rota.errors import UnavailableError, WriteRejectedError
 from rota.kube.client import KubeClient
-from rota.kube.errors import ApiError, is_oversized
+from rota.kube.errors import ApiError, NotStoredYetError, is_oversized
 from rota.kube.resources import Object, ResourceKind
 from rota.operator import schema_check, training_jobs
 from rota.operator.training_jobs import TrainingJobClient
@@ -223,3 +223,18 @@ def test_a_policy_concerns_one_object_and_a_missing_permission_all() -> None:
                 await deed("job-0", STATUS)
 
     asyncio.run(scenario())
+
+
+DOWN = ApiError(500, "InternalError", 'failed calling webhook "lab": connection refused')
+
+
+def test_a_failing_webhook_rejects_only_its_object() -> None:
+    """Whoever submits it tries again later; no other write waits for the webhook."""
+    server = Server(1)
+    server.answers = [DOWN] * 2
+    ours = made(server, term=1)
+    with pytest.raises(NotStoredYetError, match="failed calling webhook"):
+        asyncio.run(ours.create({"metadata": {"name": "a"}}))
+    server.against = {"job-0": DOWN}
+    with pytest.raises(NotStoredYetError, match="cannot store its status now"):
+        asyncio.run(ours.update("job-0", STATUS))

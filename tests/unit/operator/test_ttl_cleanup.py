@@ -114,3 +114,13 @@ def test_a_malformed_object_does_not_affect_others(
     del odd["status"]["conditions"][0]["lastTransitionTime"]
     cleanup.on_change(odd, made("old", 101))
     assert cleanup.passes() == ["old"]
+
+
+def test_a_user_with_many_objects_does_not_displace_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cleanup = Cleanup(TtlLimits(for_s=1e9, at_most=3), monkeypatch)
+    oldest = made("mine", 900, labels={"rota.dev/user": "ann"})
+    flood = [made(f"e{n}", 100 - n, labels={"rota.dev/user": "eve"}) for n in range(5)]
+    cleanup.on_change(oldest, *flood)
+    assert cleanup.passes() == ["e0", "e1", "e2"]

@@ -92,6 +92,11 @@ WARNINGS: list[tuple[str, dict[str, Any], str]] = [
     ("containers", {"containers": ContainerProbe()}, "no container tool"),
     ("containers", {"containers": ContainerProbe("docker", error="denied")}, "denied"),
     ("containers", {"containers": ContainerProbe("podman", "5.0")}, "cannot use the GPUs"),
+    (
+        "containers",
+        {"containers": ContainerProbe("podman", has_cdi=True, has_newuidmap=False)},
+        "containers of root only",
+    ),
     ("disk", {"folder": replace(FOLDER, free_bytes=4 * GIB)}, "almost full: 4.0 GiB"),
     ("permissions", {"folder": replace(FOLDER, owner=7, socket="")}, "belongs to user 7"),
     ("clock", {"clock": replace(CLOCK, step_s=-3.0)}, "set by -3.0 s"),

@@ -75,7 +75,7 @@ def test_jobs_that_fit(spec: JobSpec):
         (
             sized(1, gpus=0, share=GpuShare(memory_bytes=17 * GIB)),
             "num_gpus",
-            "requests 17 GiB of GPU memory per worker, largest GPU has 16",
+            "requests 17 GiB of GPU memory per worker, largest GPU has 16 GiB",
         ),
         (
             sized(1, node_labels=frozenset({("disk", "ssd")})),

@@ -29,11 +29,12 @@ class Chosen:
 
 @router.get("/healthz", response_model=HealthStatus, summary="Liveness of the daemon")
 async def healthz(services: ServicesDep) -> Response:
-    """503 if the daemon needs a restart. `degraded` if it works, but no scheduling round ends."""
+    """503 if the daemon needs a restart. `degraded` if it works, but no scheduling round ends, or
+    calls of one kind hang."""
     if services.cluster_service.is_broken:
         return json_response(HealthStatus("broken", services.cluster_service.trouble), status=503)
-    if services.cluster_service.stall:
-        return json_response(HealthStatus("degraded", services.cluster_service.stall))
+    if reason := services.cluster_service.degraded:
+        return json_response(HealthStatus("degraded", reason))
     return json_response(HealthStatus("ok"))
 
 

@@ -15,6 +15,7 @@ from rota.api.router import LazyRouter
 from rota.api.streams import event_stream, server_sent_event, stream_position
 from rota.core.model.job import JobId
 from rota.daemon.access.authorization import Caller, job_scope
+from rota.thread_pools import STORE
 from rota.wire.jobs import StoryEntry
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ async def events(
         job_id = (await services.directory.find_async(caller, job)).id
     start = after if last_event_id is None else last_event_id
     if start is None:
-        start = await asyncio.to_thread(services.history.newest_number)
+        start = await STORE.run(services.history.newest_number)
     found = _events(services, caller, job_id=job_id, after=start)
     return event_stream(found, services=services, caller=caller)
 
@@ -54,9 +55,7 @@ async def _events(
         # Subscribe before the read: a change between read and wait would be missed.
         change = asyncio.ensure_future(services.directory.changed())
         try:
-            is_over, entries = await asyncio.to_thread(
-                _read, services, caller, job_id=job_id, after=after
-            )
+            is_over, entries = await STORE.run(_read, services, caller, job_id=job_id, after=after)
             for entry in entries:
                 after = entry.number
                 yield server_sent_event("state", entry, number=entry.number)

@@ -19,6 +19,7 @@ from rota.api.responses import NameOrId, ServicesDep
 from rota.daemon.jobs.exec_sessions import ExecTarget, bounded
 from rota.engines.interface import WorkerSession
 from rota.errors import RotaError, UserError
+from rota.thread_pools import STORE
 from rota.wire.codec import dump
 from rota.wire.daemon import Problem
 from rota.wire.exec import INPUT, WINDOW_BYTES, ExecRequest, ExecStatus, TerminalSize
@@ -37,7 +38,7 @@ async def _target(
     worker: Annotated[int | None, Query(ge=0, le=100_000)] = None,
 ) -> ExecTarget:
     target = services.exec_sessions.target
-    return await asyncio.to_thread(target, caller, word, worker=worker)
+    return await STORE.run(target, caller, word, worker=worker)
 
 
 TargetDep = Annotated[ExecTarget, Depends(_target)]

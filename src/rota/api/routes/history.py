@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from fastapi import Query
@@ -11,6 +10,7 @@ from starlette.responses import Response
 from rota.api.auth import CallerDep
 from rota.api.responses import ERRORS, ServicesDep, json_response
 from rota.api.router import LazyRouter
+from rota.thread_pools import STORE
 from rota.wire.history import HistoryPage
 
 router = LazyRouter(prefix="/v1", tags=["jobs"], responses=ERRORS)
@@ -28,7 +28,7 @@ async def history(
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
 ) -> Response:
     """The caller's jobs, for administrators those of all users, submitted after `since_s`."""
-    page = await asyncio.to_thread(
+    page = await STORE.run(
         services.history.jobs, caller, since_s=since_s, before=before, limit=limit
     )
     return json_response(page)

@@ -1,8 +1,7 @@
-"""Jobs: submit, list, show, cancel, hold, release, resize, resubmit, move."""
+"""Jobs: submit, list, show, cancel, hold, release, edit, resize, resubmit, move."""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -23,7 +22,8 @@ from rota.api.strict_json import StrictRoute
 from rota.core.lifecycle.states import JobState
 from rota.daemon.jobs.job_selection import JobAction
 from rota.store.records import JobFilter
-from rota.wire.job_changes import ChangedJobs, JobSelection
+from rota.thread_pools import STORE
+from rota.wire.job_changes import ChangedJobs, JobEdit, JobSelection
 from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
 from rota.wire.moves import MoveRequest
 from rota.wire.submit_plan import SubmitPlan
@@ -192,7 +192,7 @@ async def show(word: NameOrId, *, services: ServicesDep, caller: CallerDep) -> R
     operation_id="again_v1_jobs__word__request_get",
 )
 async def resubmit_request(word: NameOrId, *, services: ServicesDep, caller: CallerDep) -> Response:
-    found = await asyncio.to_thread(services.submissions.resubmit_request, caller, word)
+    found = await STORE.run(services.submissions.resubmit_request, caller, word)
     return json_response(found)
 
 
@@ -221,7 +221,7 @@ async def story(
 ) -> Response:
     job = await services.directory.find_async(caller, word)
     entries = services.history.entries
-    found = await asyncio.to_thread(entries, caller, job.id, after=after, limit=limit)
+    found = await STORE.run(entries, caller, job.id, after=after, limit=limit)
     return json_response(found)
 
 
@@ -253,6 +253,15 @@ async def release(
     return json_response(
         await job_service.change_one(caller, word, action=JobAction.RELEASE, reason=reason)
     )
+
+
+@router.patch(
+    "/{word}", response_model=list[JobView], summary="Edit a job, or all jobs of an array"
+)
+async def edit(
+    word: NameOrId, body: JobEdit, *, services: ServicesDep, caller: CallerDep
+) -> Response:
+    return json_response(await services.job_service.edit(caller, word, edit=body))
 
 
 @router.post("/{word}/resize", response_model=JobView, summary="Set the number of GPUs of a job")

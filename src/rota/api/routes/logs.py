@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated
@@ -16,6 +15,7 @@ from rota.api.responses import ERRORS, NameOrId, ServicesDep
 from rota.api.router import LazyRouter
 from rota.api.streams import EVENT_STREAM, byte_stream, event_stream, server_sent_event
 from rota.daemon.jobs.job_logs import JobLogChunk
+from rota.thread_pools import JOB_FILES
 from rota.wire.jobs import LogPiece, LogRange
 
 router = LazyRouter(prefix="/v1", tags=["logs"], responses=ERRORS)
@@ -48,7 +48,7 @@ async def logs(
 ) -> Response:
     """Plain bytes; with `Accept: text/event-stream`, events with timestamps."""
     log_range = LogRange(**wanted.model_dump())
-    log = await asyncio.to_thread(services.log_reader.open, caller, word, wanted=log_range)
+    log = await JOB_FILES.run(services.log_reader.open, caller, word, wanted=log_range)
     found = log.pieces()
     if EVENT_STREAM in request.headers.get("accept", ""):
         events = _log_events(found, "latin-1" if wanted.exact else "utf-8")

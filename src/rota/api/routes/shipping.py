@@ -19,6 +19,7 @@ from rota.api.streams import byte_stream
 from rota.daemon.artifacts.snapshots import SnapshotOwner, Snapshots
 from rota.errors import UserError
 from rota.heavy_work import run_heavy
+from rota.thread_pools import TRANSFERS
 from rota.wire.manifest import MAX_JSON_BYTES, SnapshotManifest
 
 router = LazyRouter(prefix="/v1", tags=["snapshots"], responses=ERRORS)
@@ -66,7 +67,7 @@ class StoredContent:
 async def missing(request: Request, *, services: ServicesDep, caller: CallerDep) -> Response:
     owner = services.snapshot_access.owner(caller)
     manifest = await _manifest(request)
-    found = await asyncio.to_thread(services.snapshots.missing, manifest, owner=owner)
+    found = await TRANSFERS.run(services.snapshots.missing, manifest, owner=owner)
     return json_response(Missing(found))
 
 
@@ -81,10 +82,10 @@ async def put_blob(
     sha256: Hash, request: Request, *, services: ServicesDep, caller: CallerDep
 ) -> Response:
     owner = services.snapshot_access.owner(caller)
-    with await asyncio.to_thread(services.snapshots.upload, sha256, owner=owner) as content:
+    with await TRANSFERS.run(services.snapshots.upload, sha256, owner=owner) as content:
         async for chunk in _chunks(request, allowed_s=services.timeouts.body_s):
-            await asyncio.to_thread(content.write, chunk)
-        await asyncio.to_thread(content.keep)
+            await TRANSFERS.run(content.write, chunk)
+        await TRANSFERS.run(content.keep)
     return json_response(StoredContent(sha256), status=201)
 
 
@@ -98,7 +99,7 @@ async def put_blob(
 async def finish(request: Request, *, services: ServicesDep, caller: CallerDep) -> Response:
     owner = services.snapshot_access.owner(caller)
     manifest = await _manifest(request)
-    made = await asyncio.to_thread(services.snapshots.finish, manifest, owner=owner)
+    made = await TRANSFERS.run(services.snapshots.finish, manifest, owner=owner)
     return json_response(StoredContent(made), status=201)
 
 
@@ -109,14 +110,14 @@ async def finish(request: Request, *, services: ServicesDep, caller: CallerDep) 
 )
 async def manifest(snapshot_id: Hash, *, services: ServicesDep, caller: CallerDep) -> Response:
     owner = services.snapshot_access.owner(caller)
-    found = await asyncio.to_thread(_manifest_json, services.snapshots, snapshot_id, owner=owner)
+    found = await TRANSFERS.run(_manifest_json, services.snapshots, snapshot_id, owner=owner)
     return Response(found, media_type="application/json")
 
 
 @router.get("/blobs/{sha256}", response_class=StreamingResponse, summary="Download a blob")
 async def blob(sha256: Hash, *, services: ServicesDep, caller: CallerDep) -> Response:
     owner = services.snapshot_access.owner(caller)
-    file = await asyncio.to_thread(services.snapshots.open, sha256, owner=owner)
+    file = await TRANSFERS.run(services.snapshots.open, sha256, owner=owner)
     return StreamingResponse(_pieces(file), media_type="application/octet-stream")
 
 
@@ -127,7 +128,7 @@ async def blob(sha256: Hash, *, services: ServicesDep, caller: CallerDep) -> Res
 )
 async def code(*, services: ServicesDep, caller: CallerDep) -> Response:
     """Needs the token of the job's attempt."""
-    found = await asyncio.to_thread(services.snapshot_access.archive, caller)
+    found = await TRANSFERS.run(services.snapshot_access.archive, caller)
     return StreamingResponse(found, media_type="application/x-tar")
 
 

@@ -52,7 +52,7 @@ async def create_token(body: TokenRequest, *, services: ServicesDep, caller: Cal
 
 @router.post("/tokens/{token_id}/revoke", response_model=TokenView, summary="Revoke a token")
 async def revoke_token(
-    token_id: Annotated[str, Path(pattern="^[0-9a-f]{1,16}$")],
+    token_id: Annotated[str, Path(pattern="^[0-9A-Za-z]{1,80}$")],
     *,
     services: ServicesDep,
     caller: CallerDep,

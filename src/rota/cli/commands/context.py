@@ -177,11 +177,15 @@ def use(*, name: str, as_json: bool) -> None:
     """Select the daemon that commands contact. 'local' is this machine's daemon."""
     from rota.cli.output.console import print_json
     from rota.client import contexts
+    from rota.client.endpoint import chosen
 
     contexts.use(name)
+    variable = chosen().origin
+    if variable.startswith("ROTA_"):
+        print_err(f"commands do not use '{name}' yet: {variable} is set and comes first; unset it")
     if as_json:
         print_json({"current": name})
-    else:
+    elif not variable.startswith("ROTA_"):
         print_out(f"commands now use '{name}'; --context NAME uses another one once")
 
 

@@ -86,9 +86,10 @@ def port_forward(*, job: str, ports: list[str], worker: int | None) -> None:
 def cp(*, source: str, target: str, worker: int | None) -> int:
     """Copy a file or folder from a job, or to a running one. Needs 'tar' where the job runs.
 
-    PATH is relative to the folder of the job. A target that is a folder gets the copy inside. Links
-    and special files are left out: then the exit code is 1. An ended job's folder can only be read:
-    a shipped one for the time in the setting 'keep_workdir'. On Kubernetes the job must run.
+    PATH is relative to the folder of the job; JOB: alone is this folder. A target that is a folder
+    gets the copy inside. Links and special files are left out: then the exit code is 1. An ended
+    job's folder can only be read: a shipped one for the time in the setting 'keep_workdir'. On
+    Kubernetes the job must run.
     """
     from pathlib import Path
 

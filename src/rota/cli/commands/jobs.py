@@ -16,7 +16,7 @@ from rota.cli.output.console import print_err, print_out
 from rota.errors import UserError, did_you_mean, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from rota.client import Client
     from rota.wire.job_view import JobList, JobView
@@ -81,7 +81,7 @@ def list_jobs(
         raise UserError("--watch cannot print JSON", "leave out --watch or --json")
     if not 1 <= limit <= MAX_JOBS:
         raise UserError(f"--limit {limit} is out of range", f"use 1 to {MAX_JOBS}")
-    wanted = [state for each in states or [] for state in each.split(",")]
+    wanted = [name for each in states or [] for name in each.replace(",", " ").split()]
     _check_states(wanted)
     with Client() as rota:
         owner = user or ("" if all_users else rota.me())
@@ -157,8 +157,14 @@ def _watch(rota: Client, fetch: Callable[[], JobList]) -> None:
     live(lines, changes=rota.events())
 
 
-@command("show", JOB, JSON)
-def show(*, job: str, as_json: bool) -> None:
+@command(
+    "show",
+    JOB,
+    flag("--env", name="has_env", text="Show the values of environment variables, not of secrets."),
+    flag("--file", name="as_file", text="Print the job file that submits the same job."),
+    JSON,
+)
+def show(*, job: str, has_env: bool, as_file: bool, as_json: bool) -> None:
     """Show the details of a job, such as why it waits. For an array, list its jobs."""
     from rota.cli.output.console import print_json
     from rota.cli.output.jobs import details_object, print_details, print_jobs
@@ -173,9 +179,16 @@ def show(*, job: str, as_json: bool) -> None:
             print_jobs(rota.named(job), as_json=as_json)
             return
     if as_json:
-        print_json(details_object(details))
+        print_json(details_object(details, has_env=has_env))
+    elif as_file:
+        from rota.cli.job_file import job_file_lines, without_secrets
+
+        request, secrets = without_secrets(details.request)
+        print_out("\n".join(job_file_lines(request)))
+        if secrets:
+            print_err(f"left out secret variables: {', '.join(secrets)}; pass them with --env NAME")
     else:
-        print_details(details)
+        print_details(details, has_env=has_env)
 
 
 @command("story", JOB, JSON)
@@ -239,23 +252,31 @@ def resubmit(*, jobs: list[str], to: str, as_json: bool) -> None:
             with Client(context=to) as target:
                 _print_new(target, _moved(rota, target, jobs=jobs, to=to), as_json=as_json)
         else:
-            copies = [job_id for job in jobs for job_id in rota.resubmit_all(job)]
+            copies = (job_id for job in jobs for job_id in rota.resubmit_all(job))
             _print_new(rota, copies, as_json=as_json)
 
 
-def _moved(rota: Client, target: Client, *, jobs: list[str], to: str) -> list[str]:
+def _moved(rota: Client, target: Client, *, jobs: list[str], to: str) -> Iterator[str]:
     from rota.client.migration import move
 
-    return [move(rota, target, job=job, to=to) for job in jobs]
+    return (move(rota, target, job=job, to=to) for job in jobs)
 
 
-def _print_new(rota: Client, ids: list[str], *, as_json: bool) -> None:
+def _print_new(rota: Client, ids: Iterator[str], *, as_json: bool) -> None:
+    """Print each job as soon as it is submitted: an error of a later one must not hide it."""
     from rota.cli.output.jobs import print_job_objects
 
-    if as_json:
-        print_job_objects([rota.show(each).job for each in ids])
-    else:
-        print_out("\n".join(ids))
+    if not as_json:
+        for each in ids:
+            print_out(each)
+        return
+    submitted: list[str] = []
+    try:
+        for each in ids:
+            submitted.append(each)  # noqa: PERF402 - an error may end the loop
+    finally:
+        if submitted:
+            print_job_objects([rota.show(each).job for each in submitted])
 
 
 @command("wait", JOBS, JSON)
@@ -266,11 +287,9 @@ def wait(*, jobs: list[str], as_json: bool) -> int:
     from rota.client import Client
 
     with Client() as rota:
-        ends = [
-            end
-            for job in jobs
-            for end in _for_each_job(rota, job, action=lambda each: wait_for_end(rota, each))
-        ]
+        # Find all jobs first: a wrong name must not wait for the jobs before it.
+        ids = dict.fromkeys(found.id for job in jobs for found in rota.named(job))
+        ends = [wait_for_end(rota, each) for each in ids]
     if as_json:
         print_jobs([job for job, _ in ends], as_json=True)
     return next((code for _, code in ends if code), 0)
@@ -279,16 +298,6 @@ def wait(*, jobs: list[str], as_json: bool) -> int:
 def _is_array_error(error: UserError) -> bool:
     """Whether the daemon expected one job and got the name of an array."""
     return error.code == "array"
-
-
-def _for_each_job(rota: Client, ref: str, *, action: Callable[[str], T]) -> list[T]:
-    """The results of an action on one job, or on every job of an array."""
-    try:
-        return [action(ref)]
-    except UserError as error:
-        if not _is_array_error(error):
-            raise
-    return [action(job.id) for job in rota.named(ref)]
 
 
 @command(

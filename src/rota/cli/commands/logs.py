@@ -1,4 +1,4 @@
-"""`rota logs`: shows the output of a job."""
+"""`rota logs` and `rota report`: the output of a job, and a support bundle with it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.cli.command import CommandOption, command, flag, whole
 from rota.cli.options import JOB, JSON
-from rota.cli.output.console import print_err, print_json_line
+from rota.cli.output.console import print_err, print_json_line, print_out
 from rota.errors import UserError, shown
 
 if TYPE_CHECKING:
@@ -96,6 +97,39 @@ def logs(
         print_logs(rota, rota.show(job), flags=flags)
 
 
+@command(
+    "report",
+    JOB,
+    CommandOption(
+        "--output",
+        "-o",
+        name="output",
+        metavar="FILE",
+        text="Output file, - for stdout (default: rota-report-ID.md).",
+        parse=str,
+    ),
+)
+def report(*, job: str, output: str | None) -> None:
+    """Write a support bundle for a job (logs, history, job file).
+
+    The bundle holds the job file, the history, the last output of every worker of every attempt,
+    versions and nodes. Known kinds of secrets are removed. Read the file before you share it.
+    """
+    from rota.cli.output.report import render
+    from rota.cli.support_bundle import collect, write_private
+    from rota.client import Client
+
+    with Client() as rota:
+        bundle = collect(rota, job)
+    text = render(bundle)
+    if output == "-":
+        print_out(text)
+        return
+    path = Path(output or f"rota-report-{bundle.details.job.id}.md")
+    write_private(path, text)
+    print_out(f"wrote {path}; read it before you share it")
+
+
 def follow_logs(rota: Client, job_id: str, *, as_json: bool) -> None:
     """Print the output of a job until its end, from its first attempt on."""
     from rota.wire.jobs import LogRange
@@ -111,6 +145,9 @@ def print_logs(rota: Client, details: JobDetails, *, flags: LogFlags) -> None:
     if wanted.follow and job.state in WAITING:
         reason = f": {job.reason}" if job.reason else ""
         print_err(f"job {job.id} is {job.state}{reason}; waiting for its start")
+    elif not job.attempt:
+        reason = f": {job.reason}" if job.reason else ""
+        print_err(f"job {job.id} is {job.state}{reason}; it has no output")
     elif not flags.attempt and job.attempt > 1:
         hint = "--attempt all shows all attempts"
         print_err(f"showing attempt {job.attempt} of {job.attempt}; {hint}")
@@ -169,4 +206,4 @@ def _seconds(text: str) -> float:
         raise UserError(f"--since: {error}") from None
 
 
-COMMANDS = (logs,)
+COMMANDS = (logs, report)

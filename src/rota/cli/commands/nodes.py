@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rota.cli import complete
@@ -56,13 +55,9 @@ def lost(*, node: str, as_json: bool) -> None:
 
 
 def _print_nodes(nodes: list[NodeView], *, as_json: bool) -> None:
-    from rota.cli.output.console import print_json
     from rota.cli.output.nodes import print_nodes
 
-    if as_json:
-        print_json([asdict(node) for node in nodes])
-    else:
-        print_nodes(nodes)
+    print_nodes(nodes, as_json=as_json)
 
 
 COMMANDS = (list_nodes, drain, resume, lost)

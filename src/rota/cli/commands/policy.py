@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
-import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from rota.cli import complete
 from rota.cli.command import CommandArgument, command
 from rota.cli.options import JSON
 from rota.cli.output.console import print_err, print_out
-from rota.errors import PolicyError, RotaError, UserError, json_error_message, shown
+from rota.errors import PolicyError, RotaError, shown
 
 if TYPE_CHECKING:
     from rota.core.scheduling.policy_api import Policy
@@ -64,7 +61,7 @@ def list_(*, as_json: bool) -> None:
     )
     print_table(
         [
-            Column("policy", names, is_number=False),
+            Column("name", names, is_number=False),
             Column("parameters", taken, is_number=False),
             Column("description", summaries, is_number=False),
         ]
@@ -119,12 +116,12 @@ def decide(*, name: str) -> None:
     For {"gpus": 8, "jobs": [{"name": "a", "min": 1, "max": 4}]} elastic-fifo prints {"a": 4}.
     0 means that the job waits.
     """
+    from rota.cli.cases import print_answers
+    from rota.policies.decide_case import decide_case
     from rota.policies.registry import parse
 
-    if sys.stdin is None:
-        raise UserError("standard input is closed", "'rota policy decide' reads cases from stdin")
-    for answer in _answers(parse(name), sys.stdin.buffer):
-        print_out(answer)
+    policy = parse(name)
+    print_answers(lambda case: decide_case(policy, case))
 
 
 def _in_use() -> str:
@@ -190,32 +187,6 @@ def _summary(kind: type[Policy]) -> str:
     paragraph = " ".join(_text(kind).partition("\n\n")[0].split())
     sentence, period, _ = paragraph.partition(". ")
     return f"{sentence}{period}".strip()
-
-
-def _answers(policy: Policy, lines: Iterable[bytes]) -> Iterable[str]:
-    from rota.policies.decide_case import decide_case
-
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            answer = decide_case(policy, _read(line))
-        except UserError as error:
-            # The line number comes first, then the field and its error.
-            joint = ", " if error.message.startswith("field") else ": "
-            raise UserError(f"line {number}{joint}{error.message}", error.hint) from error
-        yield json.dumps(answer, allow_nan=False)
-
-
-def _read(line: bytes) -> object:
-    try:
-        return json.loads(line, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise UserError(json_error_message(error)) from None
-
-
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not a number")
 
 
 COMMANDS = (list_, show, set_, decide)

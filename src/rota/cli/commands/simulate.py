@@ -254,10 +254,15 @@ def _print_tables(rows: Sequence[RunMetrics]) -> None:
         if number:
             print_out("")
         figures = (
-            Column(f"{each.title}\n{each.unit}".rstrip(), each.cells, each.best)
-            for each in columns(group, rows)
+            Column(f"{_heading(metric.name)}\n{each.unit}".rstrip(), each.cells, each.best)
+            for metric, each in zip(group.metrics, columns(group, rows), strict=True)
         )
         print_table([names, *figures], title=group.title)
+
+
+def _heading(name: str) -> str:
+    """The name of the JSON field without its unit, which is below it."""
+    return name.removesuffix("_s").replace("_ms_", "_")
 
 
 COMMANDS = (simulate,)

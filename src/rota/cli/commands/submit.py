@@ -1,11 +1,12 @@
-"""`rota submit`: submits jobs from flags or from a job file.
+"""`rota submit` and `rota edit`: jobs from flags or from a job file, and changes of jobs by flags.
 
-The flags that describe the job come from the table of job fields, `rota.wire.job_request`.
+The flags that describe a job come from the table of job fields, `rota.wire.job_request`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from rota.cli import complete
 from rota.cli.command import CommandArgument, CommandOption, command, decimal, flag, whole
-from rota.cli.options import JSON, TO
+from rota.cli.options import JOB, JSON, TO
 from rota.cli.output.console import print_err, print_json_line, print_out
 from rota.errors import MAX_SHOWN_PATH_CHARS, UserError, shown
-from rota.wire.job_request import GROUPS, JobField, job_fields
+from rota.wire.job_request import GROUPS, JobField, edit_fields, job_fields
 
 if TYPE_CHECKING:
     from rota.cli.command import Completer
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from rota.wire.job_view import JobView
     from rota.wire.moves import MoveRequest
 
+REMOVABLE = ("time_limit", "memory", "gpu_types")
+"""The limits that `rota edit` removes with the word 'none'."""
+DEFAULT = re.compile(r" \(default: [^)]*\)")
 LOCAL_ENGINE = "local"
 """The engine whose jobs see the folders of the daemon's machine."""
 
@@ -46,14 +50,16 @@ class SubmitFlags:
     as_json: bool
 
 
-def _job_option(field: JobField) -> CommandOption:
-    """The flag of a field of the job. None means that the flag is not given."""
+def _job_option(field: JobField, *, is_edit: bool = False) -> CommandOption:
+    """The flag of a field of the job. None means that the flag is not given: then a submit uses the
+    default, and an edit leaves the field as it is."""
     info = field.info
+    text = info.flag_text or info.text
     parsers = {"int": whole, "float": decimal, "bool": None, "list[int]": whole}
     return CommandOption(
         *info.flags,
         name=field.name,
-        text=info.flag_text or info.text,
+        text=DEFAULT.sub("", text) if is_edit else text,
         metavar=info.metavar,
         parse=parsers.get(field.type, str),
         is_repeatable=field.type.startswith(("list", "dict")),
@@ -202,8 +208,6 @@ def _requests(flags: SubmitFlags) -> list[JobRequest]:
     from rota.config.load import Sources, submit_settings
 
     given = dict(flags.job)
-    if not given.get("name", "-"):
-        raise UserError("--name is empty", "give a name, or leave out --name")
     env = _variables(given.pop("env", []))
     defaults = submit_settings(Sources(current_folder())).submit()
     default_env: dict[str, str] = defaults.pop("env", {})
@@ -323,9 +327,39 @@ def _wait(rota: Client, ids: list[str], *, flags: SubmitFlags) -> int:
 
 def _print_unfinished(ids: list[str]) -> None:
     if len(ids) == 1:
-        print_err(f"job {ids[0]} is still running; 'rota cancel {ids[0]}' cancels it")
+        print_err(f"job {ids[0]} has not ended; 'rota cancel {ids[0]}' cancels it")
     elif ids:
-        print_err(f"{len(ids)} jobs are still running; 'rota cancel {' '.join(ids)}' cancels them")
+        print_err(f"{len(ids)} jobs have not ended; 'rota cancel {' '.join(ids)}' cancels them")
 
 
-COMMANDS = (submit,)
+@command(
+    "edit",
+    JOB,
+    *(_job_option(each, is_edit=True) for each in edit_fields().values()),
+    JSON,
+    epilog="While a job runs, only its name, priority, time limit and retries change. The value"
+    " 'none' removes a limit. 'rota resize' changes the number of GPUs. Example:"
+    " rota edit bert --time-limit 6h --priority 5.",
+)
+def edit(*, job: str, as_json: bool, **values: Any) -> None:
+    """Change a job that has not ended, or all such jobs of an array."""
+    from rota.cli.output.jobs import print_job_objects, print_jobs
+    from rota.client import Client
+    from rota.wire.job_changes import JobEdit
+
+    given = {name: value for name, value in values.items() if value is not None}
+    if not given:
+        flags = ", ".join(max(each.info.flags, key=len) for each in edit_fields().values())
+        raise UserError("nothing to change", f"give at least one of {flags}")
+    for name, value in given.items():
+        if name in REMOVABLE and value in ("none", ["none"]):
+            given[name] = type(value)()
+    with Client() as rota:
+        edited = rota.edit(job, JobEdit(**given))
+    if as_json:
+        print_job_objects(edited)
+    else:
+        print_jobs(edited, as_json=False)
+
+
+COMMANDS = (submit, edit)

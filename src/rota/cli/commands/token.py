@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rota.cli.command import CommandArgument, CommandOption, command, decimal
@@ -49,6 +48,7 @@ SCOPES = ("user", "read_only")
 def create(*, user: str, scope: str, days: float | None, as_json: bool) -> None:
     """Create a token and print its secret once. Set ROTA_TOKEN to the secret to use it."""
     from rota.cli.output.console import print_json
+    from rota.cli.output.contexts import token_object
     from rota.client import Client
 
     if scope not in SCOPES:
@@ -59,7 +59,7 @@ def create(*, user: str, scope: str, days: float | None, as_json: bool) -> None:
     with Client() as rota:
         created = rota.create_token(user=user, scope=scope, days=days)
     if as_json:
-        print_json(asdict(created))
+        print_json(token_object(created))
         return
     # Only the secret goes to stdout, so that a script can store it in a file or a variable.
     print_out(created.secret)

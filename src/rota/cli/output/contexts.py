@@ -31,7 +31,7 @@ def print_contexts(contexts: Mapping[str, Context], *, current: str, as_json: bo
         )
         return
     cells = {
-        "": ["*" if name == current else "" for name in contexts],
+        "current": ["*" if name == current else "" for name in contexts],
         "name": list(contexts),
         "url": [each.url for each in contexts.values()],
         "token": [_token_source(each) for each in contexts.values()],
@@ -50,9 +50,14 @@ def _token_source(context: Context) -> str:
 
 def print_tokens(tokens: Sequence[TokenView], *, as_json: bool) -> None:
     if as_json:
-        print_json([asdict(token) for token in tokens])
+        print_json([token_object(token) for token in tokens])
     else:
         print_table(token_columns(tokens, now=time.time()))
+
+
+def token_object(token: TokenView) -> dict[str, object]:
+    """A token as JSON, the same in every command."""
+    return {**asdict(token), "state": _state(token, time.time())}
 
 
 def token_columns(tokens: Sequence[TokenView], *, now: float) -> list[Column]:

@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from rota.cli.output.console import print_json, print_out
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from rota.wire.training import WorkerFigure
 
 MAX_REASON_CHARS = 60
-NARROW = {
-    "droppable": ("age", "running", "remaining", "user", "progress", "finish"),
-    "cut": ("reason", "name"),
-}
-"""What a table of jobs leaves out and cuts, in this order, on a narrow terminal."""
+MAX_IDS = 10
+DROPPABLE = ("age", "running", "remaining", "user", "progress", "finish")
+CUT = {"name": 16, "reason": 30}
+"""What a table of jobs leaves out and cuts on a narrow terminal."""
 MAX_REMAINING_S = 100 * 365 * 86400.0
 """A finish time further away than this is not shown."""
 CAUSE_TEXTS = {
@@ -46,14 +45,15 @@ CAUSE_TEXTS = {
     "JobRemarked": "note",
 }
 """Name of a core event -> text for an entry of the history that has no reason."""
-_PATH = re.compile(r"in PATH \([^)]*\)")
+_PATH = re.compile(r"in PATH \([^)]*(?:\)|$)")
+"""A long reason may have lost its end."""
 
 
 def print_jobs(jobs: Sequence[JobView], *, as_json: bool, title: str = "") -> None:
     if as_json:
         print_json([job_object(job) for job in jobs])
     else:
-        print_table(fit(columns(jobs, now=time.time()), **NARROW), title)
+        print_table(fit(columns(jobs, now=time.time()), droppable=DROPPABLE, cut=CUT), title)
 
 
 def print_job_objects(jobs: Sequence[JobView]) -> None:
@@ -67,16 +67,27 @@ def job_object(job: JobView) -> dict[str, object]:
     return {**asdict(job), "age_s": round(max(0.0, time.time() - job.submitted_s), 3)}
 
 
-def details_object(details: JobDetails) -> dict[str, object]:
-    """A job as JSON with its details."""
-    found = asdict(details)
+def details_object(details: JobDetails, *, has_env: bool = False) -> dict[str, object]:
+    """A job as JSON with its details. Without `has_env`, the values of variables are hidden."""
+    request = replace(details.request, env=_env(details, has_env=has_env))
+    found = asdict(replace(details, request=request))
     del found["job"]
     return {**job_object(details.job), **found}
 
 
+def _env(details: JobDetails, *, has_env: bool) -> dict[str, str]:
+    """The variables of a job without secrets; without `has_env`, without any value."""
+    # Imported here, because `rota list` needs neither and must start fast.
+    from rota.client.redact import redact_env
+    from rota.wire.daemon import HIDDEN
+
+    env = details.request.env
+    return redact_env(env) if has_env else dict.fromkeys(env, HIDDEN)
+
+
 def job_table(jobs: Sequence[JobView], *, now: float) -> list[str]:
     """The lines of the table, as wide as the terminal at most."""
-    return draw(fit(columns(jobs, now=now), **NARROW))
+    return draw(fit(columns(jobs, now=now), droppable=DROPPABLE, cut=CUT))
 
 
 def columns(jobs: Sequence[JobView], *, now: float) -> list[Column]:
@@ -146,56 +157,73 @@ def shortened(reason: str) -> str:
     return f"{text[: MAX_REASON_CHARS - 1]}…"
 
 
-def print_details(details: JobDetails) -> None:
-    print_out("\n".join(details_lines(details)))
+def print_details(details: JobDetails, *, has_env: bool = False) -> None:
+    print_out("\n".join(details_lines(details, has_env=has_env)))
 
 
-def details_lines(details: JobDetails) -> list[str]:
-    rows = [(name, value) for name, value in _rows(details) if value]
+def details_lines(details: JobDetails, *, has_env: bool = False) -> list[str]:
+    rows = [(name, value) for name, value in _rows(details, has_env=has_env) if value]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {printable(value)}" for name, value in rows]
     return [*lines, "", *draw(_attempts(details.attempts))] if details.attempts else lines
 
 
-def _rows(details: JobDetails) -> list[tuple[str, str]]:
+def _rows(details: JobDetails, *, has_env: bool) -> list[tuple[str, str]]:
     job, request = details.job, details.request
+    env = _env(details, has_env=has_env)
     return [
         ("id", job.id),
         ("name", job.name),
         ("user", job.user),
         ("project", job.project),
         ("state", job.state),
-        ("why", job.reason),
+        ("reason", job.reason),
         ("hint", details.hint),
         ("command", shlex.join(request.command)),
-        ("folder", request.workdir),
+        ("workdir", request.workdir),
+        ("env", shlex.join(f"{k}={v}" for k, v in env.items()) if has_env else ", ".join(env)),
         ("image", request.image),
         ("gpus", gpus(job)),
         ("cpus", f"{request.cpus:g}" if request.cpus else ""),
         ("memory", request.memory),
         ("nodes", ", ".join(job.nodes)),
-        ("priority", str(job.priority) if job.priority else ""),
-        ("after", ", ".join(details.after)),
-        ("array index", "" if details.array_index is None else str(details.array_index)),
+        ("priority", str(job.priority)),
+        ("mode", request.mode),
+        ("after", _ids(details.after)),
+        ("after_any", _ids(details.after_any)),
+        ("after_failed", _ids(details.after_failed)),
+        ("array_index", "" if details.array_index is None else str(details.array_index)),
         ("submitted", moment(job.submitted_s)),
         ("started", moment(job.started_s) if job.started_s else ""),
         ("ended", moment(job.ended_s) if job.ended_s else ""),
-        ("ran", span(job.running_s) if job.attempt else ""),
-        ("waited", span(details.queued_s)),
-        ("GPU time", span(details.gpu_s) if details.gpu_s >= 1 else ""),
-        ("time limit", request.time_limit),
+        ("running", span(job.running_s) if job.attempt else ""),
+        ("queued", span(details.queued_s)),
+        ("gpu_s", f"{int(details.gpu_s)} ({span(details.gpu_s)})" if details.gpu_s >= 1 else ""),
+        ("time_limit", request.time_limit),
         ("failures", str(details.failures) if details.failures else ""),
+        ("retries", _retries(details)),
         *_training(details, now=time.time()),
     ]
+
+
+def _retries(details: JobDetails) -> str:
+    """`2, 1 left, only after exit code 75`."""
+    request = details.request
+    if not request.retries:
+        return ""
+    noun = "code" if len(request.retry_on) == 1 else "codes"
+    codes = ", ".join(map(str, request.retry_on))
+    only = f", only after exit {noun} {codes}" if codes else ""
+    return f"{request.retries}, {details.retries_left} left{only}"
 
 
 def _training(details: JobDetails, *, now: float) -> list[tuple[str, str]]:
     job = details.job
     return [
         ("progress", _progress(details)),
-        ("saved", _epochs(details.epochs_saved)),
-        ("left", remaining_time(job) if job.remaining_s is not None else ""),
-        ("ends", finish_time(job, now=now) if job.finish_s is not None else ""),
+        ("epochs_saved", _epochs(details.epochs_saved)),
+        ("remaining", remaining_time(job) if job.remaining_s is not None else ""),
+        ("finish", finish_time(job, now=now) if job.finish_s is not None else ""),
         ("lost", f"{span(details.lost_s)} of work" if details.lost_s >= 1 else ""),
         (
             "metrics",
@@ -203,6 +231,13 @@ def _training(details: JobDetails, *, now: float) -> list[tuple[str, str]]:
         ),
         ("stragglers", ", ".join(_straggler(each) for each in details.stragglers)),
     ]
+
+
+def _ids(job_ids: Sequence[str]) -> str:
+    """The first ids: a job may wait for a large array."""
+    first = ", ".join(job_ids[:MAX_IDS])
+    more = len(job_ids) - MAX_IDS
+    return f"{first} and {more} more" if more > 0 else first
 
 
 def _progress(details: JobDetails) -> str:
@@ -227,18 +262,20 @@ def _attempts(attempts: Sequence[AttemptView]) -> list[Column]:
     return [
         Column("attempt", tuple(str(each.attempt) for each, _ in rows)),
         Column("worker", tuple(str(worker.worker) for _, worker in rows)),
-        Column("where", tuple(_location(worker) for _, worker in rows), is_number=False),
+        Column("node", tuple(worker.node for _, worker in rows), is_number=False),
+        Column("gpus", tuple(_gpus(worker) for _, worker in rows), is_number=False),
         Column("started", tuple(moment(worker.started_s) for _, worker in rows), is_number=False),
         Column("ended", tuple(moment(worker.ended_s) for _, worker in rows), is_number=False),
-        Column("exit", tuple(_code(worker) for _, worker in rows)),
+        Column("exit_code", tuple(_code(worker) for _, worker in rows)),
         Column("outcome", tuple(each.outcome for each, _ in rows), is_number=False),
-        Column("why", tuple(without_search_path(each.reason) for each, _ in rows), is_number=False),
+        Column(
+            "reason", tuple(without_search_path(each.reason) for each, _ in rows), is_number=False
+        ),
     ]
 
 
-def _location(worker: WorkerView) -> str:
-    indices = ",".join(map(str, worker.gpus))
-    return f"{worker.node}:{indices}" if indices else worker.node
+def _gpus(worker: WorkerView) -> str:
+    return ",".join(map(str, worker.gpus)) or "-"
 
 
 def _code(worker: WorkerView) -> str:
@@ -251,9 +288,10 @@ def print_story(entries: Sequence[StoryEntry]) -> None:
 
 def story_columns(entries: Sequence[StoryEntry]) -> list[Column]:
     return [
-        Column("time", tuple(moment(each.at_s) for each in entries), is_number=False),
+        Column("at", tuple(moment(each.at_s) for each in entries), is_number=False),
         Column("attempt", tuple(str(each.attempt or "-") for each in entries)),
-        Column("state", tuple(each.after for each in entries), is_number=False),
+        Column("before", tuple(each.before or "-" for each in entries), is_number=False),
+        Column("after", tuple(each.after for each in entries), is_number=False),
         Column("reason", tuple(_reason(each) for each in entries), is_number=False),
     ]
 

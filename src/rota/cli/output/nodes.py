@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from rota.cli.output.console import print_json
 from rota.cli.output.format import amount
-from rota.cli.output.table import Column, print_table
+from rota.cli.output.table import Column, fit, print_table
 
 if TYPE_CHECKING:
     from rota.wire.daemon import GpuView, NodeView
 
 
-def print_nodes(nodes: Sequence[NodeView]) -> None:
-    print_table(columns(nodes))
+def print_nodes(nodes: Sequence[NodeView], *, as_json: bool) -> None:
+    if as_json:
+        print_json([node_object(node) for node in nodes])
+    else:
+        print_table(fitting(columns(nodes)))
+
+
+def fitting(columns: Sequence[Column]) -> list[Column]:
+    """The columns that fit on the terminal."""
+    return fit(columns, droppable=("type", "utilisation"), cut={"jobs": 20, "state": 20})
+
+
+def node_object(node: NodeView) -> dict[str, object]:
+    """A node as JSON, the same in every command."""
+    return {**asdict(node), "state": _state(node, None)}
 
 
 def columns(nodes: Sequence[NodeView], *, names: Mapping[str, str] | None = None) -> list[Column]:
@@ -23,11 +38,11 @@ def columns(nodes: Sequence[NodeView], *, names: Mapping[str, str] | None = None
     for node in nodes:
         rows += [(node, gpu) for gpu in node.gpus] or [(node, None)]
     return [
-        Column("node", tuple(node.id for node, _ in rows), is_number=False),
-        Column("gpu", tuple(str(gpu.index) if gpu else "-" for _, gpu in rows)),
+        Column("id", tuple(node.id for node, _ in rows), is_number=False),
+        Column("index", tuple(str(gpu.index) if gpu else "-" for _, gpu in rows)),
         Column("type", tuple(gpu.type if gpu else "-" for _, gpu in rows), is_number=False),
         Column("memory", tuple(_memory(gpu) for _, gpu in rows)),
-        Column("busy", tuple(_busy(gpu) for _, gpu in rows)),
+        Column("utilisation", tuple(_busy(gpu) for _, gpu in rows)),
         Column("jobs", tuple(_jobs(gpu, names or {}) for _, gpu in rows), is_number=False),
         Column("state", tuple(_state(*row) for row in rows), is_number=False),
     ]

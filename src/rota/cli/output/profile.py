@@ -63,14 +63,14 @@ def _sizes(profile: JobProfile) -> list[Column]:
     fitted = [fits.get(each.gpus) for each in rows]
     measured = [each if each.kind == "measured" else None for each in rows]
     return [
-        Column("GPUs", tuple(str(each.gpus) for each in rows)),
-        Column("nodes", tuple(map(_nodes, rows)), is_number=False),
-        Column("epochs\nmeasured", tuple(str(each.count or "-") for each in rows)),
+        Column("gpus", tuple(str(each.gpus) for each in rows)),
+        Column("crosses_nodes", tuple(map(_crosses_nodes, rows)), is_number=False),
+        Column("count", tuple(str(each.count or "-") for each in rows)),
         Column("epoch\nmeasured", tuple(map(_epoch, measured))),
         Column("epoch\nfitted", tuple(map(_epoch, fitted))),
-        Column("speed-up\nmeasured", tuple(map(_speedup, measured))),
-        Column("speed-up\nfitted", tuple(map(_speedup, fitted))),
-        Column("source", tuple(_origin(each) for each in rows), is_number=False),
+        Column("speedup\nmeasured", tuple(map(_speedup, measured))),
+        Column("speedup\nfitted", tuple(map(_speedup, fitted))),
+        Column("origin", tuple(_origin(each) for each in rows), is_number=False),
     ]
 
 
@@ -95,10 +95,10 @@ def _spread(sizes: Sequence[int]) -> set[int]:
     return powers | {sizes[0], sizes[-1]}
 
 
-def _nodes(size: SizeFigure) -> str:
+def _crosses_nodes(size: SizeFigure) -> str:
     if size.kind != "measured":
         return "-"
-    return "several" if size.crosses_nodes else "one"
+    return "yes" if size.crosses_nodes else "no"
 
 
 def _epoch(size: SizeFigure | None) -> str:
@@ -128,19 +128,19 @@ def _workers(workers: Sequence[WorkerFigure]) -> list[Column]:
         Column("node", tuple(each.node or "-" for each in workers), is_number=False),
         Column("step", tuple(short_time(each.step_s or None) for each in workers)),
         Column(
-            "samples/s",
+            "samples_per_s",
             tuple(figure(each.samples_per_s or None) for each in workers),
         ),
         Column("memory", tuple(memory(each.memory_bytes) for each in workers)),
-        Column("GPU memory", tuple(memory(each.gpu_memory_bytes) for each in workers)),
-        Column("", tuple(_slow(each) for each in workers), is_number=False),
+        Column("gpu_memory", tuple(memory(each.gpu_memory_bytes) for each in workers)),
+        Column("slowness", tuple(_slow(each) for each in workers), is_number=False),
     ]
 
 
 def _slow(worker: WorkerFigure) -> str:
     if worker.slowness is None:
-        return ""
-    return f"straggler: {worker.slowness:.3g} times the step time of the others"
+        return "-"
+    return f"{worker.slowness:.3g} times the step time of the others"
 
 
 def _handling(profile: JobProfile) -> list[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from rota.cli.job_file import job_file_lines
 from rota.cli.output import jobs, nodes
 from rota.cli.output.format import moment
 from rota.cli.output.table import Column, draw
@@ -20,7 +21,7 @@ from rota.errors import printable
 
 if TYPE_CHECKING:
     from rota.wire.daemon import NodeView, Status
-    from rota.wire.jobs import JobDetails, JobRequest, StoryEntry
+    from rota.wire.jobs import JobDetails, StoryEntry
 
 CODE_FENCE = "~~~~"
 
@@ -60,7 +61,7 @@ def render(report: SupportBundle) -> str:
         "## Job",
         _block(jobs.details_lines(replace(report.details, request=request))),
         "## Job file, with defaults",
-        _block(_job_file(request)),
+        _block(job_file_lines(request)),
         "## History",
         _block(draw(jobs.story_columns(report.story))),
         *_outputs(report.logs),
@@ -77,23 +78,6 @@ def _outputs(logs: Sequence[LogTail]) -> Iterable[str]:
         yield f"## Last output of attempt {log.attempt}, worker {log.worker}"
         lines = [printable(line.expandtabs()) for line in log.text.splitlines()]
         yield _block(lines or ["(no output)"])
-
-
-def _job_file(request: JobRequest) -> list[str]:
-    """The fields that differ from an empty request, as a job file that can be submitted."""
-    import yaml
-
-    empty = type(request)(command=[])
-    values = {
-        each.name: getattr(request, each.name)
-        for each in fields(request)
-        if getattr(request, each.name) != getattr(empty, each.name)
-    }
-    # A umask is written in octal digits, which YAML also reads.
-    umask = values.pop("umask", None)
-    octal = [] if umask is None else [f"umask: {umask:04o}"]
-    text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100)
-    return [*text.splitlines(), *octal]
 
 
 def _versions(report: SupportBundle) -> list[str]:

@@ -20,7 +20,7 @@ def print_settings(settings: Sequence[SettingView], *, has_origin: bool, as_json
         print_json([_described(each, has_origin=has_origin) for each in settings])
         return
     columns = [
-        Column("setting", tuple(each.name for each in settings), is_number=False),
+        Column("name", tuple(each.name for each in settings), is_number=False),
         Column("value", tuple(_text(each) for each in settings), is_number=False),
     ]
     if has_origin:

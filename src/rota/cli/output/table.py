@@ -49,19 +49,29 @@ class Column:
     is_number: bool = True
 
 
-def fit(columns: Sequence[Column], *, droppable: Sequence[str], cut: Sequence[str]) -> list[Column]:
-    """The columns that fit on the terminal: without some droppable ones, then with cut cells. In a
-    pipe, all of them."""
+def fit(
+    columns: Sequence[Column], *, droppable: Sequence[str], cut: Mapping[str, int]
+) -> list[Column]:
+    """The columns that fit on the terminal. In a pipe, all of them.
+
+    `cut` has columns that may be cut, with the width that each should keep: until this width, cells
+    are cut in the order of `cut`. If that is not enough, `droppable` columns are left out before
+    cells are cut further.
+    """
     kept, width = list(columns), _terminal_width()
     if not width:
         return kept
     for title in droppable:
-        if _width(kept, dict.fromkeys(cut, MIN_CUT)) > width:
+        if _width(kept, cut) > width:
             kept = [each for each in kept if each.title != title]
-    for title in cut:
-        excess = _width(kept, {}) - width
-        if excess > 0:
-            kept = [_cut(each, excess) if each.title == title else each for each in kept]
+    for widths in (cut, dict.fromkeys(cut, MIN_CUT)):
+        for title, least in widths.items():
+            excess = _width(kept, {}) - width
+            if excess > 0:
+                kept = [
+                    _cut(each, excess, least=least) if each.title == title else each
+                    for each in kept
+                ]
     return kept
 
 
@@ -75,8 +85,8 @@ def _column_width(column: Column) -> int:
     return max(map(cell_width, [column.title, *map(printable, column.cells)]))
 
 
-def _cut(column: Column, excess: int) -> Column:
-    width = max(MIN_CUT, _column_width(column) - excess)
+def _cut(column: Column, excess: int, *, least: int) -> Column:
+    width = max(least, _column_width(column) - excess)
     return replace(column, cells=tuple(_cut_cell(printable(each), width) for each in column.cells))
 
 

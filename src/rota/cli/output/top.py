@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rota.cli.output import nodes, table
 from rota.cli.output.format import amount, span
-from rota.cli.output.jobs import eta_columns, gpus, job_object, shortened
+from rota.cli.output.jobs import CUT, DROPPABLE, eta_columns, gpus, job_object, shortened
 from rota.cli.output.table import Column
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class ClusterOverview:
 def as_dict(overview: ClusterOverview) -> dict[str, object]:
     return {
         "status": asdict(overview.status),
-        "nodes": [asdict(node) for node in overview.nodes],
+        "nodes": [nodes.node_object(node) for node in overview.nodes],
         "jobs": [job_object(job) for job in overview.jobs],
     }
 
@@ -40,10 +40,14 @@ def draw(overview: ClusterOverview, *, now: float) -> list[str]:
         _summary(overview.status, now),
         *(_node(node) for node in overview.nodes),
         "",
-        *table.draw(nodes.columns(overview.nodes, names=names)),
+        *table.draw(nodes.fitting(nodes.columns(overview.nodes, names=names))),
         "",
-        *(table.draw(_jobs(overview.jobs, now=now)) if overview.jobs else ["no jobs are running"]),
+        *(_drawn(overview.jobs, now=now) if overview.jobs else ["no jobs are running"]),
     ]
+
+
+def _drawn(jobs: Sequence[JobView], *, now: float) -> list[str]:
+    return table.draw(table.fit(_jobs(jobs, now=now), droppable=DROPPABLE, cut=CUT))
 
 
 def _summary(status: Status, now: float) -> str:

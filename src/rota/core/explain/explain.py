@@ -24,7 +24,7 @@ from rota.core.explain.reasons import (
     describe_request,
 )
 from rota.core.lifecycle.node_refusals import without_expired_refusal
-from rota.core.model.job import Held, Job, JobId, Queued, Starting
+from rota.core.model.job import Held, Job, Queued, Starting
 from rota.core.model.node import tolerates
 from rota.core.model.rank import Rank, rank_of
 from rota.core.scheduling.plan import Plan
@@ -56,7 +56,7 @@ class WaitExplainer:
                 return WaitsForItsArray(job.spec.array_limit)
             case Queued() if job.id in self._view.over_limit:
                 return WaitsForUserLimit()
-            case Queued() if job.id not in self._seen:
+            case Queued() if job.id not in self._view.jobs:
                 return _dependencies_reason(job)
             case Queued():
                 n_ahead = bisect_left(self._queue, rank_of(job))
@@ -93,14 +93,11 @@ class WaitExplainer:
         return FeasibilityChecker([with_full_capacity(node) for node in self._view.nodes.values()])
 
     @cached_property
-    def _seen(self) -> frozenset[JobId]:
-        return frozenset(job.id for job in self._view.jobs)
-
-    @cached_property
     def _queue(self) -> list[Rank]:
         """The ranks of all waiting jobs, in order."""
         planned = self._plan.allocations
-        return sorted(rank_of(job) for job in self._view.jobs if job.id not in planned)
+        jobs = self._view.jobs.items()
+        return sorted(rank_of(job) for job_id, job in jobs if job_id not in planned)
 
 
 def _dependencies_reason(job: Job) -> Reason:

@@ -57,6 +57,11 @@ class FeasibilityChecker:
         return self._known[needs]
 
 
+def checker_of(nodes: Iterable[Node]) -> FeasibilityChecker:
+    """The checker of these nodes with all their resources."""
+    return FeasibilityChecker([with_full_capacity(node) for node in nodes])
+
+
 def with_full_capacity(node: Node) -> Node:
     """The node with all its resources: healthy, and free of other workloads."""
     best = node.whole
@@ -101,9 +106,10 @@ def _infeasibility(spec: JobSpec, nodes: Sequence[Node]) -> Infeasibility | None
     for demand in _demands(spec):
         largest = max(map(demand.available, parts))
         if largest < demand.amount:
+            unit = " GiB" if demand.unit.startswith("GiB") else ""
             message = (
                 f"requests {demand.amount:g} {demand.unit} per worker,"
-                f" {demand.largest} has {largest:g}"
+                f" {demand.largest} has {largest:.4g}{unit}"
             )
             return Infeasibility(demand.field, message)
     return _too_many(spec, labelled, types=types)

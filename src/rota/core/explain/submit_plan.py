@@ -38,8 +38,8 @@ class PlannedStart:
 
 def plan_submit(view: View, jobs: Sequence[Job], *, policy: Policy) -> list[PlannedStart]:
     """The planned starts of new jobs, given in the order of the submit."""
-    joining = tuple(job for job in jobs if _may_start(job))
-    view = replace(view, jobs=(*view.jobs, *joining))
+    joining = {job.id: job for job in jobs if _may_start(job)}
+    view = replace(view, jobs={**view.jobs, **joining})
     plan = decide(view, policy) if joining else Plan(view.planned, view.gpu_types)
     if plan.violations:
         reason = f"the policy made no valid plan: {plan.violations[0]}"
@@ -65,7 +65,8 @@ class _DecidedRound:
             job.id: pool.gpu_type for pool in divide(view).pools for job in pool.jobs
         }
         self._waiting = sorted(
-            (job for job in view.jobs if job.id not in plan.allocations), key=rank_of
+            (job for job_id, job in view.jobs.items() if job_id not in plan.allocations),
+            key=rank_of,
         )
 
     def start_of(self, job: Job) -> PlannedStart:

@@ -98,12 +98,13 @@ class DesiredState:
             if is_enough and self._try_set(job, wanted, gpu_types=gpu_types):
                 return
 
-    def leaving(self, jobs: Iterable[Job]) -> dict[NodeId, set[int]]:
-        """The GPUs that are still held by workers that the plan has moved or stopped."""
+    def leaving(self, holding: Iterable[Job]) -> dict[NodeId, set[int]]:
+        """The GPUs that are still held by workers that the plan has moved or stopped. `holding` are
+        all jobs that hold slots."""
         found: dict[NodeId, set[int]] = defaultdict(set)
-        for job in jobs:
+        for job in holding:
             held, planned = job.members, self.allocations.get(job.id, ())
-            if held and held is not planned:
+            if held is not planned:
                 for slot in held:
                     if slot.gpus and slot not in planned:
                         found[slot.node].update(slot.gpus)

@@ -10,11 +10,11 @@ observed state (the jobs' phases) is the only reason to start, stop or resize a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rota.core.estimation.service_time import with_lost_work
-from rota.core.explain.preemptors import Preemptors
+from rota.core.explain.preemptors import Preemptors, resize_text
 from rota.core.kernel.desired_state import DesiredState
 from rota.core.kernel.ledger import Ledger
 from rota.core.lifecycle.commands_for import (
@@ -38,10 +38,13 @@ from rota.core.lifecycle.transitions import UNSUCCESSFUL_STATES, Reaction, Trans
 from rota.core.model.allocation import Allocation, added_slots
 from rota.core.model.effects import Effects, Transition
 from rota.core.model.events import (
+    Bug,
+    JobEdited,
     JobEvent,
-    JobPrioritised,
     JobResized,
     StartFailed,
+    WorkersExited,
+    WorkersLost,
     WorkerSlow,
     WorkersSilent,
 )
@@ -57,12 +60,15 @@ from rota.core.model.job import (
     Stopping,
 )
 from rota.core.model.node import Node, NodeId
+from rota.errors import internal_error_message
 
 RESUMABLE_PURPOSES = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.LOST)
 """Purposes of a stop after which a job may start again at once."""
-RESTARTS = "restarts at its new size"
 CPU_JOBS_PER_CPU = 16
 """Jobs without GPUs of one user that run at once, for each CPU of the nodes."""
+BUG = Bug.__name__
+"""The cause, in the history of a job, of what follows from an error of rota itself."""
+HELD_AFTER_BUG = "held because of a bug in rota"
 
 
 class JobTable:
@@ -85,6 +91,12 @@ class JobTable:
         """The jobs that have not ended, by each job that they depend on, in order of arrival."""
         self.n_queued = Counter[str]()
         """The queued and held jobs of each user."""
+        self._holding: dict[JobId, None] = {}
+        """The jobs whose members hold slots."""
+        self._depending = set[JobId]()
+        """The jobs that have not ended and depend on other jobs."""
+        self._limited = set[JobId]()
+        """The jobs that have not ended of arrays with a limit of jobs that run at once."""
 
     def put(self, job: Job, effects: Effects) -> None:
         """Record a job as it is now. This alone is no transition."""
@@ -96,7 +108,7 @@ class JobTable:
     def add(self, job: Job, effects: Effects, *, reason: str = "") -> None:
         """Add a new job."""
         self.put(job, effects)
-        self._index_dependencies(job)
+        self._index(job)
         row = Transition(effects.now, job.id, 0, None, job.state, "JobSubmitted", reason)
         effects.transitions.append(row)
         self.wants_round = True
@@ -106,17 +118,25 @@ class JobTable:
         """Add a job as it was stored before a crash."""
         self._count_queued(None, job)
         self.jobs[job.id] = job
-        self._index_dependencies(job)
+        self._index(job)
         self.timers.set(job)
-        self.ledger.book(job.members, job.spec)
-        effects.commands += commands_to_resend(job)
+        self._book(job)
+        try:
+            effects.commands += commands_to_resend(job)
+        except Exception as error:  # noqa: BLE001 - recorded in the effects
+            effects.errors.append(error)
+            self._hold_or_note(job, effects, bug=internal_error_message(error))
 
     def apply_event(self, event: JobEvent, effects: Effects) -> None:
         """Apply an event to its job."""
         job = self.jobs.get(event.job_id)
         if job is None:
             return
-        reaction = react(job, event, now=effects.now)
+        try:
+            reaction = react(job, event, now=effects.now)
+        except Exception as error:  # noqa: BLE001 - recorded in the effects
+            self._fail_to_react(job, event, effects=effects, error=error)
+            return
         if reaction.job is not job:
             self.put(reaction.job, effects)
         # A job that may not be as large as it is must shrink, whatever the event was.
@@ -124,10 +144,21 @@ class JobTable:
         if reaction.trigger is not None:
             self.follow_trigger(reaction, effects, cause=type(event).__name__)
         elif reaction.reason:
-            self.wants_round |= isinstance(event, JobResized | JobPrioritised)
+            self.wants_round |= isinstance(event, JobResized | JobEdited)
             self._note(job, effects, cause=type(event).__name__, reason=reaction.reason)
+            if isinstance(event, JobEdited) and not job.is_active:
+                # The planned slots may not fit what the job needs now.
+                self.desired.drop(job)
+                self.reconcile(job.id, effects)
             if isinstance(event, StartFailed):
                 effects.commands += kill_commands(job, event)
+        else:
+            self._act_on(job, event, effects=effects)
+
+    def _act_on(self, job: Job, event: JobEvent, *, effects: Effects) -> None:
+        """Handle an event that leads to no other state by itself."""
+        if isinstance(event, Bug) and event.attempt == job.attempt:
+            self._hold_or_note(job, effects, bug=event.reason)
         elif isinstance(event, WorkerSlow) and event.attempt == job.attempt:
             self._move(job, event, effects=effects)
         elif isinstance(event, WorkersSilent) and (killing := kill_commands(job, event)):
@@ -159,7 +190,9 @@ class JobTable:
         """Whether a plan may give the job slots now."""
         match job.phase:
             case Queued(not_before_s=until_s):
-                return until_s <= now and is_ready(job.spec, self.outcomes)
+                if until_s > now:
+                    return False
+                return job.id not in self._depending or is_ready(job.spec, self.outcomes)
             case Stopping(purpose=purpose):
                 return purpose in RESUMABLE_PURPOSES
             case phase:
@@ -167,55 +200,73 @@ class JobTable:
 
     def runnable(
         self, now: float, *, max_cpu_jobs: int | None
-    ) -> tuple[list[Job], frozenset[JobId], frozenset[JobId]]:
+    ) -> tuple[dict[JobId, Job], frozenset[JobId], frozenset[JobId]]:
         """The jobs that a plan may give slots now, in order of submission; then the queued jobs
         that only the limit of their array keeps out, and those that only the limit of their user's
         jobs without GPUs keeps out. A queued job with planned slots keeps its place."""
-        jobs = [job for job in self.jobs.values() if self.may_run(job, now)]
-        above_array = self._above_limit(
-            jobs, limit_of=lambda job: job.spec.array_limit, group_of=_array
-        )
-        jobs = [job for job in jobs if job.id not in above_array]
-        if max_cpu_jobs is None:
-            return jobs, above_array, frozenset()
-        most = max_cpu_jobs or self._n_cpus() * CPU_JOBS_PER_CPU
-        above_user = self._above_limit(
-            jobs, limit_of=lambda job: 0 if job.spec.uses_gpus else most, group_of=_user
-        )
-        return [job for job in jobs if job.id not in above_user], above_array, above_user
+        jobs = {job_id: job for job_id, job in self.jobs.items() if self.may_run(job, now)}
+        kept_out = self._above_array_limit(jobs)
+        for job_id in kept_out:
+            del jobs[job_id]
+        over_limit = self._above_user_limit(jobs, max_cpu_jobs)
+        for job_id in over_limit:
+            del jobs[job_id]
+        return jobs, kept_out, over_limit
 
-    def _above_limit(
-        self,
-        jobs: Sequence[Job],
-        *,
-        limit_of: Callable[[Job], float],
-        group_of: Callable[[Job], Hashable],
-    ) -> frozenset[JobId]:
-        """The jobs above the limit of their group. A job with limit 0 is in no group."""
-        if not any(map(limit_of, jobs)):
+    def _above_array_limit(self, jobs: Mapping[JobId, Job]) -> frozenset[JobId]:
+        if not self._limited:
             return frozenset()
+        limited = (self.jobs[job_id] for job_id in self._limited)
         n_running = Counter(
-            group_of(job)
-            for job in self.jobs.values()
-            if limit_of(job) and (job.is_active or self._is_planned(job.id))
+            job.spec.array for job in limited if job.is_active or self._is_planned(job.id)
         )
-        above: set[JobId] = set()
-        for job in jobs:
-            if not limit_of(job) or job.is_active or self._is_planned(job.id):
+        kept_out: set[JobId] = set()
+        for job in jobs.values():
+            if not job.spec.array_limit or job.is_active or self._is_planned(job.id):
                 continue
-            n_running[group_of(job)] += 1
-            if n_running[group_of(job)] > limit_of(job):
-                above.add(job.id)
-        return frozenset(above)
+            n_running[job.spec.array] += 1
+            if n_running[job.spec.array] > job.spec.array_limit:
+                kept_out.add(job.id)
+        return frozenset(kept_out)
 
-    def _n_cpus(self) -> float:
-        return sum(node.cpus for node in self.nodes.values())
+    def _above_user_limit(
+        self, jobs: Mapping[JobId, Job], max_cpu_jobs: int | None
+    ) -> frozenset[JobId]:
+        if max_cpu_jobs is None:
+            return frozenset()
+        n_cpus = sum(node.cpus for node in self.nodes.values())
+        most = max_cpu_jobs or n_cpus * CPU_JOBS_PER_CPU
+        running = {*self._holding, *self.desired.allocations}
+        n_running = Counter(
+            job.spec.user
+            for job_id in running
+            if (job := self.jobs.get(job_id)) is not None and not job.spec.uses_gpus
+        )
+        over_limit: set[JobId] = set()
+        for job in jobs.values():
+            if job.spec.uses_gpus or job.id in running:
+                continue
+            n_running[job.spec.user] += 1
+            if n_running[job.spec.user] > most:
+                over_limit.add(job.id)
+        return frozenset(over_limit)
 
     def _count_queued(self, before: Job | None, after: Job) -> None:
         if before is not None and isinstance(before.phase, Queued | Held):
             self.n_queued[before.spec.user] -= 1
         if isinstance(after.phase, Queued | Held):
             self.n_queued[after.spec.user] += 1
+
+    def holding(self) -> Iterator[Job]:
+        """The jobs whose workers hold slots."""
+        return (self.jobs[job_id] for job_id in self._holding)
+
+    def _book(self, job: Job) -> None:
+        self.ledger.book(job.members, job.spec)
+        if job.members:
+            self._holding[job.id] = None
+        else:
+            self._holding.pop(job.id, None)
 
     # -- transitions ----------------------------------------------------------------------------
 
@@ -261,7 +312,14 @@ class JobTable:
         effects: Effects,
     ) -> None:
         """Enter a state: store the job and a history row, and collect the commands."""
-        job = enter(before, state, context=context)
+        try:
+            job = enter(before, state, context=context)
+        except Exception as error:
+            if cause == BUG:
+                raise
+            effects.errors.append(error)
+            self._hold_after_internal_error(before, effects, bug=internal_error_message(error))
+            return
         self.put(job, effects)
         row = Transition(
             context.now, job.id, job.attempt, before.state, job.state, cause, context.reason
@@ -275,7 +333,7 @@ class JobTable:
         is_changed = before.members != job.members
         if is_changed:
             self.ledger.unbook(before.members, job.spec)
-            self.ledger.book(job.members, job.spec)
+            self._book(job)
         if not _keeps_its_plan(before, job):
             self.wants_round |= self.desired.drop(job)
         if isinstance(job.phase, Ended):
@@ -288,6 +346,8 @@ class JobTable:
     def _finish(self, job: Job, effects: Effects) -> None:
         self.outcomes[job.id] = job.state
         del self.jobs[job.id]
+        self._limited.discard(job.id)
+        self._depending.discard(job.id)
         for needed in job.spec.dependencies:
             dependents = self._dependents.get(needed, {})
             dependents.pop(job.id, None)
@@ -296,7 +356,11 @@ class JobTable:
         for job_id in list(self._dependents.get(job.id, ())):
             self._end_if_it_can_never_start(job_id, effects)
 
-    def _index_dependencies(self, job: Job) -> None:
+    def _index(self, job: Job) -> None:
+        if job.spec.array_limit:
+            self._limited.add(job.id)
+        if job.spec.dependencies:
+            self._depending.add(job.id)
         for needed in job.spec.dependencies:
             self._dependents.setdefault(needed, {})[job.id] = None
 
@@ -308,17 +372,43 @@ class JobTable:
             trigger, reason = end
             self.follow_trigger(Reaction(job, trigger, reason), effects, cause="JobEnded")
 
+    def _fail_to_react(
+        self, job: Job, event: JobEvent, *, effects: Effects, error: Exception
+    ) -> None:
+        """Hold a job whose reaction to an event fails. Exits count even so: a job that stops after
+        such an error is held when all its workers have exited."""
+        effects.errors.append(error)
+        bug, phase = internal_error_message(error), job.phase
+        if not isinstance(event, WorkersExited | WorkersLost) or not isinstance(phase, Stopping):
+            self._hold_or_note(job, effects, bug=bug)
+        elif event.attempt == job.attempt:
+            gone = event.codes if isinstance(event, WorkersExited) else event.workers
+            job = replace(
+                job, phase=replace(phase, exits={**phase.exits, **dict.fromkeys(gone, -1)})
+            )
+            if isinstance(job.phase, Stopping) and job.phase.exits.keys() >= set(job.numbers):
+                context = TransitionContext(effects.now, f"{HELD_AFTER_BUG}: {bug}", Purpose.HOLD)
+                self._enter(job, JobState.HELD, context=context, cause=BUG, effects=effects)
+            else:
+                self.put(job, effects)
+
+    def _hold_or_note(self, job: Job, effects: Effects, *, bug: str) -> None:
+        """Hold the job. A job whose workers are being stopped continues to stop."""
+        if isinstance(job.phase, Stopping) and job.phase.insists_at_s is None:
+            self._note(job, effects, cause=BUG, reason=f"a bug in rota: {bug}")
+        else:
+            self._hold_after_internal_error(job, effects, bug=bug)
+
     def _hold_after_internal_error(self, job: Job, effects: Effects, *, bug: str) -> None:
-        """Hold the job after an unlisted transition; stop its workers first, if it has any."""
-        context = TransitionContext(
-            effects.now, f"held because of a bug in rota: {bug}", Purpose.HOLD
-        )
+        """Hold the job after an unlisted transition or another bug; stop its workers first, if it
+        has any."""
+        context = TransitionContext(effects.now, f"{HELD_AFTER_BUG}: {bug}", Purpose.HOLD)
         if not isinstance(job.phase, ActivePhase):
-            self._enter(job, JobState.HELD, context=context, cause="Bug", effects=effects)
+            self._enter(job, JobState.HELD, context=context, cause=BUG, effects=effects)
             return
         # Forget the recorded exits: the stop command makes the engine report them again.
         unheard = replace(job, hears=False, phase=replace(job.phase, exits={}))
-        self._enter(unheard, JobState.STOPPING, context=context, cause="Bug", effects=effects)
+        self._enter(unheard, JobState.STOPPING, context=context, cause=BUG, effects=effects)
         if isinstance(job.phase, Stopping) and job.phase.insists_at_s is None:
             effects.commands.append(stop_command(unheard))
 
@@ -346,10 +436,13 @@ class JobTable:
             case Starting() | Running() if not wanted:
                 reason = preemptors.reason(job) if preemptors else "preempted"
                 self._stop(job, Purpose.PREEMPT, effects=effects, reason=reason)
-            case Starting(allocation=held) if wanted != held:
-                self._stop(job, Purpose.RESIZE, effects=effects, reason=RESTARTS)
-            case Running(allocation=held, joining=()) if wanted != held:
-                self._resize(job, wanted, effects=effects)
+            case Starting(allocation=held) | Running(allocation=held, joining=()) if wanted != held:
+                reason = (
+                    preemptors.resize_reason(job, wanted)
+                    if preemptors
+                    else resize_text(job, wanted)
+                )
+                self._resize(job, wanted, effects=effects, reason=reason)
             case _:
                 pass
 
@@ -371,23 +464,23 @@ class JobTable:
     def _stop(self, job: Job, purpose: Purpose, *, effects: Effects, reason: str) -> None:
         self.follow_trigger(Reaction(job, Trigger.STOP, reason, purpose), effects, cause="Plan")
 
-    def _resize(self, job: Job, wanted: Allocation, *, effects: Effects) -> None:
+    def _resize(self, job: Job, wanted: Allocation, *, effects: Effects, reason: str) -> None:
         """Resize in place if the job supports it and the new slots are free; else stop the job to
         restart it."""
-        assert isinstance(job.phase, Running)
         joining = added_slots(job.allocation, wanted)
-        why = str(size_reason(job, job.spec.units_in(wanted), now=effects.now) or "")
-        if not job.spec.mode.resizes_in_place:
-            reason = f"{RESTARTS}; {why}" if why else RESTARTS
+        units = job.spec.units_in(wanted)
+        if units != job.units and (why := size_reason(job, units, now=effects.now)):
+            reason = f"{resize_text(job, wanted)}: {why}"
+        if not isinstance(job.phase, Running) or not job.spec.mode.resizes_in_place:
             self._stop(job, Purpose.RESIZE, effects=effects, reason=reason)
         elif job.phase.exits:
             pass  # The job is about to end by itself.
         elif self.ledger.has_room(joining, job.spec, nodes=self.nodes):
-            resize = Reaction(job, Trigger.RESIZE, why, allocation=wanted)
+            resize = Reaction(job, Trigger.RESIZE, reason, allocation=wanted)
             self.follow_trigger(resize, effects, cause="Plan")
         elif self.ledger.has_room_without(job.members, wanted, spec=job.spec, nodes=self.nodes):
             # Only the job itself holds the slots that it needs.
-            self._stop(job, Purpose.RESIZE, effects=effects, reason=RESTARTS)
+            self._stop(job, Purpose.RESIZE, effects=effects, reason=reason)
         else:
             self._waiting[job.id] = None
 
@@ -404,11 +497,3 @@ def _keeps_its_plan(before: Job, job: Job) -> bool:
             return purpose in (Purpose.RESIZE, Purpose.PREEMPT)
         case phase:
             return isinstance(phase, Starting | Running)
-
-
-def _array(job: Job) -> Hashable:
-    return job.spec.array
-
-
-def _user(job: Job) -> Hashable:
-    return job.spec.user

@@ -150,11 +150,13 @@ class Kernel:
         """The same snapshot for a question that changes nothing: the next round stays due."""
         job_table = self._job_table
         jobs, kept_out, over_limit = job_table.runnable(now, max_cpu_jobs=self.rules.max_cpu_jobs)
+        for job in [job for job in jobs.values() if job.refusal]:
+            jobs[job.id] = without_expired_refusal(job, now)
         free = job_table.desired.free.copy()
-        free.leaving = job_table.desired.leaving(job_table.jobs.values())
+        free.leaving = job_table.desired.leaving(job_table.holding())
         return View(
             now=now,
-            jobs=tuple(without_expired_refusal(job, now) for job in jobs),
+            jobs=jobs,
             nodes=job_table.nodes.copy(),
             planned=job_table.desired.allocations.copy(),
             gpu_types=job_table.desired.gpu_types.copy(),

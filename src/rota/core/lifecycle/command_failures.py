@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 
 from rota.core.lifecycle.size_caps import capped
 from rota.core.lifecycle.states import Purpose, Trigger
@@ -22,7 +23,7 @@ from rota.core.model.commands import (
     StartWorkers,
     StopWorkers,
 )
-from rota.core.model.events import JobRemarked, StartFailed, WorkersExited
+from rota.core.model.events import Bug, JobRemarked, StartFailed, WorkersExited
 from rota.core.model.job import Job, Running, Starting, Stopping
 
 CANNOT_START_CODE = 126
@@ -55,25 +56,35 @@ def is_due(command: Command, job: Job | None) -> bool:
             return isinstance(job.phase, Running) or is_asked
 
 
+class FailureKind(Enum):
+    """What kind of error a command failed with."""
+
+    TEMPORARY = auto()
+    """The cause may pass, such as a full disk."""
+    PERMANENT = auto()
+    """A first start would fail again."""
+    INTERNAL = auto()
+    """An error that no code expects: a bug in rota. Some of the workers may have started."""
+
+
 @dataclass(frozen=True, slots=True)
 class FailureAnswer:
     """The answer to a failed command: an event, and whether the daemon retries the command."""
 
-    event: StartFailed | WorkersExited | JobRemarked
+    event: StartFailed | WorkersExited | JobRemarked | Bug
     is_retried: bool = False
 
 
 def answer_to_failure(
-    command: Command, job: Job | None, *, reason: str, is_temporary: bool
+    command: Command, job: Job | None, *, reason: str, kind: FailureKind
 ) -> FailureAnswer:
-    """The answer to a command that failed for this reason. `job` is its job now.
-
-    `is_temporary` means that the cause may pass, such as a full disk. A first start that fails for
-    any other reason would fail again, so it fails the job.
-    """
+    """The answer to a command that failed for this reason. `job` is its job now. A start that fails
+    for good fails the job; one that fails by a bug stops and holds the job."""
     job_id, attempt = command.job_id, command.attempt
     match command:
-        case StartWorkers(allocation=allocation) if not is_temporary:
+        case StartWorkers() if kind is FailureKind.INTERNAL:
+            return FailureAnswer(Bug(job_id, attempt, reason))
+        case StartWorkers(allocation=allocation) if kind is FailureKind.PERMANENT:
             codes = dict.fromkeys(range(len(allocation)), CANNOT_START_CODE)
             return FailureAnswer(WorkersExited(job_id, attempt, codes, reason))
         case StartWorkers(generation=generation):

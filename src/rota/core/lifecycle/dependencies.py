@@ -17,6 +17,8 @@ OUTCOME_TEXT = {JobState.FAILED: "failed", JobState.CANCELLED: "was cancelled"}
 
 def is_ready(spec: JobSpec, outcomes: Mapping[JobId, JobState]) -> bool:
     """Whether the job may start. `outcomes` has the final states of ended jobs."""
+    if not (spec.after or spec.after_any or spec.after_failed):
+        return True  # Each round asks for each queued job.
     return (
         all(outcomes.get(each) is JobState.SUCCEEDED for each in spec.after)
         and all(each in outcomes for each in spec.after_any)

@@ -7,9 +7,9 @@ follows, and `transitions.enter` builds the job in that state.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import assert_never
+from typing import Any, assert_never
 
 from rota.core.estimation.speed_model import PRIOR, PRIOR_SPEEDUPS, SpeedModel, estimated
 from rota.core.lifecycle.command_failures import start_failed
@@ -23,10 +23,11 @@ from rota.core.lifecycle.worker_exits import (
     reduce_worker_exits,
 )
 from rota.core.model.events import (
+    Bug,
     JobCancelled,
+    JobEdited,
     JobEvent,
     JobHeld,
-    JobPrioritised,
     JobReleased,
     JobRemarked,
     JobResized,
@@ -53,6 +54,7 @@ from rota.core.model.job import (
     Starting,
     Stopping,
 )
+from rota.core.model.units import format_bytes, format_seconds
 
 
 def new_job(event: JobSubmitted, now: float, *, known: SpeedModel | None) -> Job:
@@ -83,8 +85,8 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
     match event:
         case JobCancelled() | JobHeld() | JobReleased():
             return _user_request(job, event)
-        case JobResized() | JobPrioritised():
-            return _user_change(job, event)
+        case JobResized() | JobEdited():
+            return _pinned(job, event) if isinstance(event, JobResized) else _edited(job, event)
         case _ if event.attempt != job.attempt or not isinstance(job.phase, ActivePhase):
             return Reaction(job, None)
         case WorkersStarted() | StartFailed():
@@ -93,7 +95,7 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
             return reduce_worker_exits(job, event, codes=_codes(event), now=now)
         case NewcomersMissing():
             return never_joined(job, event.workers, now=now)
-        case WorkersHindered() | WorkersSilent() | WorkerSlow() | JobRemarked():
+        case WorkersHindered() | WorkersSilent() | WorkerSlow() | JobRemarked() | Bug():
             return _remarked(job, event)
         case MembershipChanged():
             return _membership_changed(job, event)
@@ -141,17 +143,44 @@ def _user_request(job: Job, request: JobCancelled | JobHeld | JobReleased) -> Re
     return Reaction(job, trigger, request.reason or _by(action, request.actor), purpose)
 
 
-def _user_change(job: Job, request: JobResized | JobPrioritised) -> Reaction:
-    """A change of size or priority; the next round applies it."""
-    if isinstance(request, JobResized):
-        return _pinned(job, request)
-    spec = replace(job.spec, priority=request.priority)
-    action = _by(f"priority set to {request.priority}", request.actor)
-    return Reaction(replace(job, spec=spec), None, action)
+EDIT_TEXTS: Mapping[str, Callable[[Any], str]] = {
+    "name": str,
+    "priority": str,
+    "time_limit_s": lambda seconds: format_seconds(seconds) if seconds < math.inf else "none",
+    "retries": str,
+    "retry_on": lambda codes: ", ".join(map(str, sorted(codes))) or "every failure",
+    "gpu_types": lambda types: ", ".join(types) or "any",
+    "cpus": lambda count: f"{count:g}" if count else "no limit",
+    "memory_bytes": lambda count: format_bytes(count) if count else "no limit",
+}
+"""The fields of an edit, and how the job's history shows their values."""
+HELD_RESOURCES = ("gpu_types", "cpus", "memory_bytes")
+"""What a job with slots has booked, so that only a job without slots can change it."""
+
+
+def _edited(job: Job, edit: JobEdited) -> Reaction:
+    """Change the spec; the next round uses it. The history names the old values too."""
+    wanted = {name: getattr(edit, name) for name in EDIT_TEXTS}
+    new = {
+        name: value
+        for name, value in wanted.items()
+        if value not in (None, getattr(job.spec, name))
+        and not (job.is_active and name in HELD_RESOURCES)
+    }
+    if not new:
+        return Reaction(job, None)
+    changes = [
+        f"{name.removesuffix('_s').removesuffix('_bytes').replace('_', ' ')} set to"
+        f" {EDIT_TEXTS[name](value)} (was {EDIT_TEXTS[name](getattr(job.spec, name))})"
+        for name, value in new.items()
+    ]
+    spec = replace(job.spec, **new)
+    return Reaction(replace(job, spec=spec), None, _by(", ".join(changes), edit.actor))
 
 
 def _pinned(job: Job, request: JobResized) -> Reaction:
-    """Pin the job's size. The caller has already rejected sizes outside the job's range."""
+    """Pin the job's size; the next round applies it. The caller has already rejected sizes outside
+    the job's range."""
     workers, spec = request.workers, job.spec
     if workers is not None and not spec.min_workers <= workers <= spec.max_workers:
         return Reaction(job, None)
@@ -175,11 +204,12 @@ def _started(job: Job, event: WorkersStarted | StartFailed, *, now: float) -> Re
 
 
 def _remarked(
-    job: Job, event: WorkersHindered | WorkersSilent | WorkerSlow | JobRemarked
+    job: Job,
+    event: WorkersHindered | WorkersSilent | WorkerSlow | JobRemarked | Bug,
 ) -> Reaction:
     """A note for the job's history that leads to no other state."""
-    if isinstance(event, WorkersSilent | WorkerSlow):
-        return Reaction(job, None)  # The job table kills or moves the workers.
+    if isinstance(event, WorkersSilent | WorkerSlow | Bug):
+        return Reaction(job, None)  # The job table kills or moves the workers, or holds the job.
     if isinstance(event, JobRemarked):
         return Reaction(job, None, event.reason)
     reason = f"cannot start: {event.reason}"

@@ -34,3 +34,5 @@ class Effects:
     """New and changed nodes; None for a node that is gone."""
     transitions: list[Transition] = field(default_factory=list[Transition])
     commands: list[Command] = field(default_factory=list[Command])
+    errors: list[Exception] = field(default_factory=list[Exception])
+    """Errors of the kernel itself, each with one job, which it holds. For the daemon's log."""

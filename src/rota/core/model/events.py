@@ -55,12 +55,20 @@ class JobResized:
 
 
 @dataclass(frozen=True, slots=True)
-class JobPrioritised:
-    """A user changed the job's priority."""
+class JobEdited:
+    """A user changed fields of the job's spec. A field that is None stays as it is. The last three
+    change only while the job holds no slots."""
 
     job_id: JobId
-    priority: int
     actor: str = ""
+    name: str | None = None
+    priority: int | None = None
+    time_limit_s: float | None = None
+    retries: int | None = None
+    retry_on: frozenset[int] | None = None
+    gpu_types: tuple[str, ...] | None = None
+    cpus: float | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +180,16 @@ class WorkersFound:
 
 
 @dataclass(frozen=True, slots=True)
+class Bug:
+    """An error that no code expects occurred in the work for one job. The kernel holds the job,
+    so that the error does not occur again and again; all other jobs continue."""
+
+    job_id: JobId
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class MembershipChanged:
     """This generation is established: its members finished their first collective operation, and
     the workers that it leaves out are gone. `pause_s` is how long the program paused for the
@@ -239,7 +257,7 @@ JobEvent = (
     | JobHeld
     | JobReleased
     | JobResized
-    | JobPrioritised
+    | JobEdited
     | WorkersStarted
     | WorkersExited
     | WorkersLost
@@ -249,6 +267,7 @@ JobEvent = (
     | WorkerSlow
     | NewcomersMissing
     | JobRemarked
+    | Bug
     | MembershipChanged
     | ProgressReported
 )

@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import NewType
 
 from rota.core.estimation.speed_model import PRIOR, SpeedModel
@@ -67,6 +68,12 @@ class Estimate:
 JobId = NewType("JobId", str)
 
 
+@lru_cache(maxsize=10_000)
+def _kind(*_values: object) -> object:
+    """A new object for values that were not seen lately. It has no meaning besides its identity."""
+    return object()
+
+
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """What a user requests, as far as the scheduler needs it.
@@ -114,6 +121,15 @@ class JobSpec:
     """The id of the first job of the array that the job belongs to."""
     array_limit: int = 0
     """How many jobs of the array may run at once; 0: no limit."""
+    kind: object = field(init=False, repr=False, compare=False)
+    """One object for all jobs that make the same demands on nodes and have the same priority. A
+    round asks for the kind of every job and looks for the nodes of each kind once."""
+
+    def __post_init__(self) -> None:
+        amounts = (self.gpus, self.share, self.cpus, self.memory_bytes, self.merges_units)
+        nodes = (self.gpu_types, self.node_labels, self.tolerations, self.max_nodes)
+        kind = _kind(self.priority, self.min_workers, *amounts, *nodes)
+        object.__setattr__(self, "kind", kind)
 
     @property
     def dependencies(self) -> tuple[JobId, ...]:

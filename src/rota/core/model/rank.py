@@ -46,4 +46,4 @@ def tier_of(job: Job) -> Tier:
 
 def rank_of(job: Job) -> Rank:
     """The rank of a job: its tier, then its time of submission."""
-    return Rank(*tier_of(job), job.submitted_s, job.id)
+    return Rank._make((*tier_of(job), job.submitted_s, job.id))

@@ -133,6 +133,24 @@ def _seconds(text: str) -> float | None:
     return None
 
 
+def format_seconds(seconds: float) -> str:
+    """A time as `parse_seconds` reads it, in the fewest units: `90s` is `1m30s`."""
+    rest, parts = seconds, list[str]()
+    for unit in ("d", "h", "m"):
+        count, rest = divmod(rest, SECONDS[unit])
+        parts += [f"{count:.0f}{unit}"] if count else []
+    if rest != int(rest):
+        return f"{seconds:.9g}s"
+    parts += [f"{rest:.0f}s"] if rest or not parts else []
+    return "".join(parts)
+
+
+def format_bytes(count: int) -> str:
+    """An amount of memory as `parse_bytes` reads it, in the largest unit that divides it."""
+    units = [unit for unit in ("TiB", "GiB", "MiB", "KiB") if count % UNITS[unit] == 0]
+    return f"{count // UNITS[units[0]]}{units[0]}" if count and units else f"{count}B"
+
+
 def parse_array(text: str) -> ArrayRequest:
     """Parse `10` (0 to 9), `3-7`, `1,5,9` or `0-3,8` into indices, each once, in the given order.
     `%8` at the end: at most 8 of the jobs run at once."""

@@ -9,7 +9,7 @@ best-fit search does not visit every node.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -159,6 +159,8 @@ class ClusterCapacity:
         self.gpus: dict[str, int] = {}
         self.card_bytes: dict[str, int] = {}
         self.memory_bytes: dict[str, int] = {}
+        self._n_free: dict[str, int] = defaultdict(int)
+        """The number of free whole GPUs of each type on open nodes."""
         self.leaving: Mapping[NodeId, Collection[int]] = {}
         """GPUs that are free in the plan but still held by workers that are leaving."""
         for room in self._rooms:
@@ -172,11 +174,13 @@ class ClusterCapacity:
             for gpu_type in {gpu.type for gpu in room.node.gpus if not room.node.is_closed}:
                 entry = (room.n_free(gpu_type), room.order)
                 insort(self._by_free.setdefault(gpu_type, []), entry)
+                self._n_free[gpu_type] += entry[0]
 
     def copy(self) -> ClusterCapacity:
         twin = ClusterCapacity.__new__(ClusterCapacity)
         twin.__dict__.update(self.__dict__)
         twin._rooms = self._rooms.copy()
+        twin._n_free = self._n_free.copy()
         twin._by_free = {gpu_type: index.copy() for gpu_type, index in self._by_free.items()}
         twin._shared = {gpu_type: index.copy() for gpu_type, index in self._shared.items()}
         return twin
@@ -189,7 +193,7 @@ class ClusterCapacity:
 
     def n_free(self, gpu_type: str) -> int:
         """The number of free whole GPUs of the type on open nodes."""
-        return sum(n_free for n_free, _ in self._by_free.get(gpu_type, ()))
+        return self._n_free.get(gpu_type, 0)
 
     def free_gpus(self, gpu_type: str) -> float:
         """The number of free GPUs, including the free parts of shared GPUs."""
@@ -236,6 +240,7 @@ class ClusterCapacity:
             nodes = self._by_free[gpu_type]
             del nodes[bisect_left(nodes, (n_before, before.order))]
             insort(nodes, (n_after, after.order))
+            self._n_free[gpu_type] += n_after - n_before
         offered = set(slot.gpus) - before.node.missing_gpus if slot.share_bytes else ()
         for index in offered:
             shared = self._shared.setdefault(gpu_type, [])

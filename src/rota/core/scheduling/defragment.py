@@ -78,7 +78,6 @@ class _Search:
         self._placed = placed
         self._wish = wish.as_one_unit
         self._size = wish.units
-        self._jobs = {job.id: job for job in view.jobs}
         self._is_starving = _starves_at_s(wish.job, view) <= view.now
         self._movable = sorted(self._find_movable(), key=self._loss_gpu_s)
         self._movable.sort(key=lambda each: each.rank.tier, reverse=True)
@@ -106,7 +105,7 @@ class _Search:
         """The jobs that may be moved, with the wish to hold as much on another node."""
         view, rank = self._view, self._wish.rank
         for job_id, held in self._placed.allocations.items():
-            job = self._jobs[job_id]
+            job = view.jobs[job_id]
             own = rank_of(job)
             if (
                 isinstance(job.phase, Running)
@@ -202,7 +201,7 @@ class _Search:
         ends = (
             (remaining_s(job, view.now, workers=job.spec.units_in(held)), job_id)
             for job_id, held in placed.allocations.items()
-            if job_id in view.gpu_types and (job := self._jobs[job_id])
+            if job_id in view.gpu_types and (job := view.jobs[job_id])
         )
         for end_s, job_id in sorted(ends):
             if end_s >= at_most:
@@ -210,7 +209,7 @@ class _Search:
             held = placed.allocations[job_id]
             nodes = {slot.node for slot in held if not view.nodes[slot.node].is_closed}
             missing += sum(capacity[node_id].fits(demand) for node_id in nodes)
-            capacity.give(held, demand_of(self._jobs[job_id], view.gpu_types[job_id]))
+            capacity.give(held, demand_of(view.jobs[job_id], view.gpu_types[job_id]))
             missing -= sum(capacity[node_id].fits(demand) for node_id in nodes)
             if missing <= 0:
                 return end_s

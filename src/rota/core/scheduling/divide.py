@@ -47,25 +47,26 @@ class Shares:
 
 def divide(view: View) -> Shares:
     """Sort the jobs of a view into pools, in the order in which the policy sizes them."""
-    own_slots, own_gpus = held_under_cordon(view.jobs, view.planned, nodes=view.nodes)
+    jobs = view.jobs.values()
+    own_units, own_gpus = held_under_cordon(jobs, view.planned, nodes=view.nodes)
     gpus = dict(view.empty.gpus)
     for gpu_type, cards in own_gpus.items():
         gpus[gpu_type] = gpus.get(gpu_type, 0) + len(cards)
-    pools: dict[tuple[bool, Tier, str], list[Job]] = {}
+    pools = defaultdict[tuple[bool, Tier, str], list[Job]](list)
     impossible: dict[JobId, Reason] = {}
     limits: dict[JobId, int] = {}
-    chooser = _GpuTypeChooser(view, gpus, own_slots)
-    for job in sorted(view.jobs, key=tier_of) if len(gpus) > 1 else view.jobs:
+    chooser = _GpuTypeChooser(view, gpus, own_units)
+    for job in sorted(jobs, key=tier_of) if len(gpus) > 1 else jobs:
         chosen = chooser.choose(job)
         if chosen is None:
             impossible[job.id] = Impossible(f"requests {describe_request(job)}")
             continue
-        gpu_type, room = chosen
+        gpu_type, room, tier = chosen
         comes_first = False
-        if job.id in own_slots and is_size_frozen(job, view.planned[job.id], nodes=view.nodes):
+        if job.id in own_units and is_size_frozen(job, view.planned[job.id], nodes=view.nodes):
             room = job.spec.units_in(view.planned[job.id])
             # If no other job can use the GPUs of this job, it comes first.
-            comes_first = own_slots[job.id] == room
+            comes_first = own_units[job.id] == room
         if job.cap is not None:
             cap = cap_of(job, view.now)
             room = room if cap is None else min(room, cap)
@@ -73,8 +74,7 @@ def divide(view: View) -> Shares:
             room = min(room, job.spec.start_units)
         if room < job.spec.max_workers:
             limits[job.id] = room
-        key = (not comes_first, tier_of(job), gpu_type)
-        pools.setdefault(key, []).append(job)
+        pools[not comes_first, tier, gpu_type].append(job)
     ordered = tuple(Pool(key[2], tuple(pools[key])) for key in sorted(pools))
     empty = view.empty
     mean_bytes = {gpu_type: empty.memory_bytes[gpu_type] // n for gpu_type, n in empty.gpus.items()}
@@ -89,49 +89,49 @@ class _GpuTypeChooser:
     def __init__(self, view: View, gpus: Mapping[str, int], cordoned: Mapping[JobId, int]) -> None:
         self._view = view
         self._gpus = gpus
-        self._cordoned_slots = cordoned
-        self._fits_by_demand: dict[tuple[object, ...], list[tuple[str, int]]] = {}
+        self._cordoned_units = cordoned
+        self._kinds: dict[tuple[object, ...], tuple[dict[str, int], Tier]] = {}
         self._claimed: dict[str, float] = defaultdict(float)
         """GPUs of each type: of jobs that hold some, then of jobs that chose earlier."""
-        for job in view.jobs if len(gpus) > 1 else ():
+        for job in view.jobs.values() if len(gpus) > 1 else ():
             if gpu_type := view.gpu_types.get(job.id):
                 self._claimed[gpu_type] = self._claimed_with(job, gpu_type)
 
-    def choose(self, job: Job) -> tuple[str, int] | None:
-        """The type, and how many of the job's workers fit on all its empty nodes; None if no type
-        fits."""
-        rooms = self._fits_by_type(job)
-        had = self._view.gpu_types.get(job.id)
-        if own := self._cordoned_slots.get(job.id):
-            rooms = [(gpu_type, room + own * (gpu_type == had)) for gpu_type, room in rooms]
-        if len(self._gpus) < 2 and rooms:
-            return rooms[0] if rooms[0][1] >= job.spec.min_workers else None
-        accepted = {gpu_type: room for gpu_type, room in rooms if room >= job.spec.min_workers}
-        if not accepted:
+    def choose(self, job: Job) -> tuple[str, int, Tier] | None:
+        """The type, how many of the job's units fit on all its empty nodes, and the job's tier;
+        None if no type fits."""
+        key = (job.spec.kind, job.memory_bytes_seen, job.refusal)
+        known = self._kinds.get(key)
+        if known is None or job.id in self._cordoned_units:
+            known = (self._rooms_by_type(job), tier_of(job))
+            if job.id not in self._cordoned_units:
+                self._kinds[key] = known
+        rooms, tier = known
+        if not rooms:
             return None
-        if had in accepted:
-            return had, accepted[had]
-        claims = {gpu_type: self._claimed_with(job, gpu_type) for gpu_type in accepted}
+        had = self._view.gpu_types.get(job.id)
+        if had in rooms:
+            return had, rooms[had], tier
+        if len(self._gpus) < 2:
+            ((gpu_type, room),) = rooms.items()
+            return gpu_type, room, tier
+        claims = {gpu_type: self._claimed_with(job, gpu_type) for gpu_type in rooms}
         crowd = {gpu_type: n / self._gpus.get(gpu_type, 1) for gpu_type, n in claims.items()}
-        least = min(accepted, key=lambda gpu_type: crowd[gpu_type])
-        chosen = next((gpu_type for gpu_type in accepted if crowd[gpu_type] <= 1), least)
+        least = min(rooms, key=lambda gpu_type: crowd[gpu_type])
+        chosen = next((gpu_type for gpu_type in rooms if crowd[gpu_type] <= 1), least)
         self._claimed[chosen] = claims[chosen]
-        return chosen, accepted[chosen]
+        return chosen, rooms[chosen], tier
 
-    def _fits_by_type(self, job: Job) -> list[tuple[str, int]]:
-        """How many of the job's workers an empty cluster holds, by GPU type."""
-        spec = job.spec
-        amounts = (spec.gpus, spec.share, spec.cpus, spec.memory_bytes, job.memory_bytes_seen)
-        excluded_nodes = job.refusal.nodes if job.refusal else ()
-        nodes = (spec.merges_units, spec.max_nodes)
-        kind = (spec.gpu_types, spec.node_labels, spec.tolerations, amounts, excluded_nodes, nodes)
-        rooms = self._fits_by_demand.get(kind)
-        if rooms is None:
-            types = spec.gpu_types or tuple(sorted(self._gpus))
-            types = tuple(t for t in types if t in self._gpus) if spec.uses_gpus else ("",)
-            rooms = [(t, n_fitting(self._view.empty, demand_of(job, t))) for t in types]
-            self._fits_by_demand[kind] = rooms
-        return rooms
+    def _rooms_by_type(self, job: Job) -> dict[str, int]:
+        """How many of the job's units an empty cluster holds, by each GPU type that could run the
+        job, in the job's own order. Other jobs may not use what the job holds under a cordon."""
+        spec, view = job.spec, self._view
+        types = spec.gpu_types or sorted(self._gpus)
+        types = [each for each in types if each in self._gpus] if spec.uses_gpus else [""]
+        rooms = {each: n_fitting(view.empty, demand_of(job, each)) for each in types}
+        if (had := view.gpu_types.get(job.id)) in rooms:
+            rooms[had] += self._cordoned_units.get(job.id, 0)
+        return {each: room for each, room in rooms.items() if room >= spec.min_workers}
 
     def _claimed_with(self, job: Job, gpu_type: str) -> float:
         """The GPUs that are claimed if the job gets this type."""

@@ -60,15 +60,14 @@ def check(plan: Plan, view: View) -> tuple[str, ...]:
 
     Unchanged allocations were checked in an earlier round, and `view.free` already excludes them.
     """
-    jobs = {job.id: job for job in view.jobs}
     changes = diff(view.planned, plan.allocations)
     capacity = view.free.copy()
     for change in changes:
-        if change.job_id in jobs:
-            capacity.give(change.before, demand_of(jobs[change.job_id], ""))
+        if change.job_id in view.jobs:
+            capacity.give(change.before, demand_of(view.jobs[change.job_id], ""))
     wrong: list[str] = []
     for change in changes:
-        job = jobs.get(change.job_id)
+        job = view.jobs.get(change.job_id)
         if job is None:
             wrong.append(f"{change.job_id} is planned but is neither queued nor running")
         elif change.after:

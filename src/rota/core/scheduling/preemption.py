@@ -98,12 +98,11 @@ def by_difficulty(wishes: Iterable[Wish], view: View) -> list[Wish]:
 def changes(shares: Shares, sizes: Sizes) -> Iterator[Wish]:
     """A wish for each job whose size changes or that must leave its slots."""
     view = shares.view
-    jobs = {job.id: job for job in view.jobs}
     nodes = view.nodes.items()
     closed = {key: node for key, node in nodes if node.is_closed or node.missing_gpus}
-    stops = {key: 0 for key in view.planned if key in jobs and not sizes.targets.get(key)}
+    stops = {key: 0 for key in view.planned if key in view.jobs and not sizes.targets.get(key)}
     for job_id, units in {**sizes.targets, **stops}.items():
-        job, held = jobs[job_id], view.planned.get(job_id, ())
+        job, held = view.jobs[job_id], view.planned.get(job_id, ())
         had_type = view.gpu_types.get(job_id, "")
         gpu_type = sizes.gpu_types.get(job_id, had_type)
         leaves = bool(units and held) and had_type != gpu_type

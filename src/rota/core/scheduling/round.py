@@ -67,8 +67,8 @@ def decide(view: View, policy: Policy) -> Plan:
             wanted.judged.wake_at_s,
             next_starvation_s((wish.job for wish in wanted.fragmented), view),
             next_requeue_s(view, policy, allocations=allocations),
-            next_cap_ends_s(view.jobs, view.now),
-            next_refusal_ends_s(view.jobs),
+            next_cap_ends_s(view.jobs.values(), view.now),
+            next_refusal_ends_s(view.jobs.values()),
         ),
     )
     violations = check(plan, view)

@@ -56,7 +56,8 @@ def size(
     }
     for pool in shares.pools:
         jobs = pool.jobs
-        if any(job.pinned_workers is not None or job.spec.mode is Mode.FIXED for job in jobs):
+        own = [job for job in jobs if job.pinned_workers or job.spec.mode is Mode.FIXED]
+        if own:
             jobs = tuple(_pinned(job, shares, limits=limits, unpinned=unpinned) for job in jobs)
         if pool.gpu_type:
             budget = budgets[pool.gpu_type]
@@ -75,7 +76,7 @@ def size_again(shares: Shares, policy: Policy, *, first: Sizes, fits: Mapping[Jo
     sizes = size(shares, policy, fits=fits, unpinned=unpinned)
     view = shares.view
     unmet = unmet_pins(shares, sizes) - unpinned
-    jobs = (job for job in view.jobs if job.id in unmet)
+    jobs = (job for job_id, job in view.jobs.items() if job_id in unmet)
     kept = {job.id: job.spec.units_in(view.planned[job.id]) for job in jobs}
     kept_types = {job_id: view.gpu_types[job_id] for job_id in kept}
     return Sizes({**sizes.targets, **kept}, {**sizes.gpu_types, **kept_types})
@@ -86,7 +87,7 @@ def unmet_pins(shares: Shares, sizes: Sizes) -> set[JobId]:
     planned = shares.view.planned
     return {
         job.id
-        for job in shares.view.jobs
+        for job in shares.view.jobs.values()
         if job.pinned_workers is not None and job.id in planned and not sizes.targets.get(job.id)
     }
 
@@ -124,20 +125,19 @@ def requeue(view: View, policy: Policy) -> tuple[View, dict[JobId, int], float]:
     if not isinstance(policy, Requeues):
         return view, {}, math.inf
     queues: dict[JobId, int] = {}
-    jobs: list[Job] = []
+    jobs = dict(view.jobs)
     wake_at_s = math.inf
     with policy_failures_as_bad_targets():
-        for job in view.jobs:
+        for job in view.jobs.values():
             due_s = policy.requeues_at(job, view.now)
             if due_s <= view.now:
                 queues[job.id] = policy.queue_at(job, view.now)
-                job = replace(job, queue=queues[job.id])  # noqa: PLW2901 - in its new queue
-                due_s = policy.requeues_at(job, view.now)
-            jobs.append(job)
+                jobs[job.id] = replace(job, queue=queues[job.id])
+                due_s = policy.requeues_at(jobs[job.id], view.now)
             wake_at_s = min(wake_at_s, due_s)
     # A policy that always asks for an immediate call would stop virtual time.
     wake_at_s = max(wake_at_s, view.now + REQUEUE_STEP_S)
-    return replace(view, jobs=tuple(jobs)), queues, wake_at_s
+    return replace(view, jobs=jobs), queues, wake_at_s
 
 
 def next_requeue_s(view: View, policy: Policy, *, allocations: Mapping[JobId, Allocation]) -> float:
@@ -148,7 +148,7 @@ def next_requeue_s(view: View, policy: Policy, *, allocations: Mapping[JobId, Al
         return math.inf
     changed = (
         as_if_holding(job, allocation, now=view.now)
-        for job in view.jobs
+        for job in view.jobs.values()
         if (allocation := allocations.get(job.id)) and allocation != job.allocation
     )
     due_s = min((policy.requeues_at(job, view.now) for job in changed), default=math.inf)

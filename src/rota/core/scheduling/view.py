@@ -38,7 +38,7 @@ class View:
     """
 
     now: float
-    jobs: tuple[Job, ...]
+    jobs: Mapping[JobId, Job]
     nodes: Mapping[NodeId, Node]
     planned: Mapping[JobId, Allocation]
     gpu_types: Mapping[JobId, str]

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from rota.core.model.job import Job, JobId
-from rota.daemon.errors import ForbiddenError
+from rota.daemon.errors import ForbiddenError, RefusedError
 from rota.errors import shown
 
 ROOT_UID = 0
@@ -177,6 +177,37 @@ def require_submitter(caller: Caller, job: Job) -> None:
             f"job {job.id} belongs to {job.spec.user}, and would run as {caller.user}",
             "only its owner may submit it again",
         )
+
+
+# -- priorities ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityLimits:
+    """The settings `max_priority` and `max_admin_priority`."""
+
+    of_users: int = 0
+    of_admins: int = 100
+
+
+DEFAULT_PRIORITY_LIMITS = PriorityLimits()
+
+
+def require_priority(
+    caller: Caller, priority: int, *, limits: PriorityLimits, current: int | None = None
+) -> None:
+    """Reject a priority above the caller's limit. A caller may always lower a priority: `current`
+    is that of an existing job."""
+    if current is not None and priority <= current:
+        return
+    if caller.is_admin and priority > limits.of_admins:
+        what = f"{priority} is above the limit of {limits.of_admins} for administrators"
+        hint = f"use {limits.of_admins} or less, or raise the setting max_admin_priority"
+        raise RefusedError("priority", what, hint)
+    if not caller.is_admin and priority > limits.of_users:
+        what = f"{priority} is above the limit of {limits.of_users} for users"
+        hint = f"use {limits.of_users} or less; an administrator may use a higher priority"
+        raise RefusedError("priority", what, hint)
 
 
 # -- tokens -------------------------------------------------------------------------------------

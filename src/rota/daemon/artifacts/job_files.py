@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 from collections.abc import AsyncGenerator
@@ -20,6 +19,7 @@ from rota.daemon.launch.programs import unpack
 from rota.engines.interface import UnixAccount
 from rota.errors import MAX_SHOWN_PATH_CHARS, UserError, shown
 from rota.store.interface import Store
+from rota.thread_pools import TRANSFERS
 
 PIECE_BYTES = 256 * 1024
 MAX_ERROR_BYTES = 4096
@@ -38,14 +38,16 @@ class JobFiles:
         """A file or folder as a tar archive. A relative path starts at the working directory of the
         job. The caller must own the job. Closing the generator ends `tar`."""
         target = _checked(path)
-        kept = await asyncio.to_thread(self._kept_files, caller, word)
+        kept = await TRANSFERS.run(self._kept_files, caller, word)
+        if not kept.workdir and not target.name:
+            raise UserError("the job had no working directory", "write an absolute path")
         folder = PurePosixPath(kept.workdir or "/") / target.parent
-        archive = _Archive(str(folder), target.name, account=kept.account)
+        archive = _Archive(str(folder), target.name or ".", account=kept.account)
         try:
             # A small archive is read whole, so that an error of `tar` becomes an error response.
-            first = await asyncio.to_thread(archive.read)
+            first = await TRANSFERS.run(archive.read)
             if len(first) < PIECE_BYTES:
-                await asyncio.to_thread(archive.read)
+                await TRANSFERS.run(archive.read)
         except BaseException:
             archive.stop()
             raise
@@ -110,14 +112,16 @@ class _Archive:
 async def _pieces(archive: _Archive, first: bytes) -> AsyncGenerator[bytes]:
     try:
         yield first
-        while piece := await asyncio.to_thread(archive.read):
+        while piece := await TRANSFERS.run(archive.read):
             yield piece
     finally:
         archive.stop()
 
 
 def _checked(path: str) -> PurePosixPath:
+    """The path; `.` is the working directory."""
     target = PurePosixPath(path)
-    if target.name in ("", "..") or "\0" in path or len(path.encode()) > MAX_PATH_BYTES:
+    names_none = target.name in ("", "..") and target != PurePosixPath()
+    if names_none or "\0" in path or len(path.encode()) > MAX_PATH_BYTES:
         raise UserError(f"{shown(path)!r} names no file", "write a path such as out/model.pt")
     return target

@@ -23,7 +23,7 @@ from rota.daemon.artifacts.extract import FileOwner
 from rota.daemon.artifacts.fsutil import make_folder, translate_os_errors
 from rota.daemon.artifacts.upload import BlobUpload
 from rota.daemon.artifacts.user_store import UserSnapshotStore, remove_leftovers
-from rota.errors import UnavailableError, UserError
+from rota.errors import UserError
 from rota.store.records import Submission
 from rota.wire.manifest import SHA256, SnapshotManifest
 
@@ -110,8 +110,14 @@ class Snapshots:
     def prune_workdirs(self, live: Collection[str], *, unused_s: float) -> None:
         """Remove the copies of jobs that ended longer ago than `unused_s`."""
         before_s = time.time() - unused_s
+        failure = None
         for name in self._names():
-            self._named(name).prune_workdirs(live, before_s=before_s)
+            try:
+                self._named(name).prune_workdirs(live, before_s=before_s)
+            except Exception as error:  # noqa: BLE001 - raised below
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def used_bytes(self, *, owner: SnapshotOwner) -> int:
         return self._user_store(owner).used_bytes
@@ -124,17 +130,25 @@ class Snapshots:
         return store.used_bytes, store.used_files
 
     def prune(
-        self, keep: Collection[tuple[SnapshotOwner, str]], *, unused_s: float = UNUSED_S
+        self,
+        keep: Collection[tuple[SnapshotOwner, str]],
+        *,
+        spared: Collection[SnapshotOwner] = (),
+        unused_s: float = UNUSED_S,
     ) -> int:
         """Remove snapshots and blobs that none of `keep` (owner, snapshot id) needs and that are
-        unused for `unused_s`; returns the freed bytes."""
+        unused for `unused_s`; returns the freed bytes. Those of `spared` owners stay. An error with
+        one owner is raised after the snapshots of the others were removed."""
         before_s = time.time() - unused_s
         freed_bytes, failure = 0, None
+        spared_names = {_name_for(owner) for owner in spared}
         for name in self._names():
+            if name in spared_names:
+                continue
             kept = {snapshot_id for owner, snapshot_id in keep if _name_for(owner) == name}
             try:
                 freed_bytes += self._named(name).prune(kept, before_s=before_s)
-            except UnavailableError as error:
+            except Exception as error:  # noqa: BLE001 - raised below
                 failure = failure or error
         if failure is not None:
             raise failure

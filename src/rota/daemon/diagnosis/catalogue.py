@@ -228,6 +228,18 @@ FAILURES: tuple[KnownFailure, ...] = (
         _contains("Error response from daemon"),
     ),
     KnownFailure(
+        "rootless",
+        "podman cannot start containers of users on this machine",
+        "ask an administrator to install `newuidmap` (package uidmap) and to add the user to"
+        " /etc/subuid and /etc/subgid",
+        _contains(
+            'exec: "newuidmap": executable file not found',
+            'exec: "newgidmap": executable file not found',
+            "no subuid ranges found for user",
+            "there might not be enough IDs available in the namespace",
+        ),
+    ),
+    KnownFailure(
         "ORTE_comm",
         "MPI lost a node",
         "if it happens again, ask an administrator to check the network between the nodes",

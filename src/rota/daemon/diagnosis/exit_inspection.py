@@ -19,7 +19,8 @@ from rota.engines.exit_reasons import OUT_OF_MEMORY
 from rota.engines.interface import Engine, LogQuery, WorkerId
 from rota.errors import RotaError
 from rota.store.records import Exit
-from rota.tasks import ErrorIsolation, Tasks, in_thread
+from rota.tasks import ErrorIsolation, Tasks
+from rota.thread_pools import DIAGNOSIS
 
 MAX_CONCURRENT_READS = 16
 """Logs that are in memory at once."""
@@ -45,7 +46,7 @@ class ExitInspector:
         self._waiting: dict[AttemptKey, list[WorkersExited | WorkersLost]] = {}
         """The exits and losses of each attempt that is being inspected, in order of arrival."""
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_READS)
-        self._isolation = ErrorIsolation("exit recorded without log inspection")
+        self._isolation = ErrorIsolation("exit recorded without log inspection", raises=())
 
     def inspect(self, event: WorkersExited | WorkersLost) -> None:
         """Tell the kernel about an exit, with a finding if the exit needs one. A loss waits for the
@@ -105,7 +106,7 @@ class ExitInspector:
     async def _finding(self, worker: WorkerId, code: int) -> Finding | None:
         async with self._slots:
             tail = await self._tail(worker)
-            return await in_thread(lambda: diagnose(tail, code)) if tail else None
+            return await DIAGNOSIS.run(lambda: diagnose(tail, code)) if tail else None
 
     async def _tail(self, worker: WorkerId) -> str:
         query = LogQuery(tail_bytes=TAIL_BYTES)

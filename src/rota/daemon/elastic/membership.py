@@ -112,7 +112,7 @@ class MembershipService:
         self._committed: dict[JobId, MembershipChanged] = {}
         """Formed generations whose removed workers have not exited yet."""
         self._checked_at_s = clock()
-        self._isolation = ErrorIsolation("worker check failed")
+        self._isolation = ErrorIsolation("worker check failed", raises=())
 
     # -- commands of the controller -------------------------------------------------------------
 
@@ -215,8 +215,10 @@ class MembershipService:
         """Until cancelled: complete changes whose removed workers have exited, and check
         periodically for workers that block the others."""
         while True:
+            # `asyncio.wait_for` loses a cancellation that comes with the change (Python 3.11).
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._controller.changed(), LOOK_S)
+                async with asyncio.timeout(LOOK_S):
+                    await self._controller.changed()
             for job_id in list(self._committed):
                 with self._isolation.of(job=job_id):
                     self._settle(job_id)

@@ -54,7 +54,7 @@ class TorchrunRendezvous:
         self._clock = clock
         self._sessions: dict[JobId, BarrierSession] = {}
         self._is_shutting_down = False
-        self._isolation = ErrorIsolation("rendezvous update failed")
+        self._isolation = ErrorIsolation("rendezvous update failed", raises=())
 
     # -- the barrier ----------------------------------------------------------------------------
 

@@ -16,11 +16,14 @@ from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from rota.core.explain.feasibility import FeasibilityChecker
-from rota.core.model.job import Estimate, GpuShare, JobId, JobSpec, Mode, Processes
+from rota.core.model.events import JobEdited
+from rota.core.model.job import Estimate, GpuShare, Job, JobId, JobSpec, Mode, Processes
 from rota.core.model.units import (
     GPUS_EXAMPLES,
     MAX_SECONDS,
     GpuCount,
+    format_bytes,
+    format_seconds,
     parse_array,
     parse_bytes,
     parse_gpus,
@@ -29,7 +32,9 @@ from rota.core.model.units import (
 from rota.daemon.errors import RefusedError
 from rota.daemon.jobs import validation
 from rota.engines.interface import LogLimits
-from rota.errors import shown
+from rota.errors import UserError, shown
+from rota.wire.job_changes import JobEdit
+from rota.wire.job_request import WHILE_QUEUED, edit_fields
 from rota.wire.jobs import JobRequest
 from rota_trainer.reporting.limits import MOST_EPOCHS
 
@@ -45,6 +50,7 @@ LAUNCHER_MODULES = (
 EPOCHS = (1e-9, MOST_EPOCHS)
 SECONDS = (1e-3, MAX_SECONDS)
 HOURS = (1e-6, MAX_SECONDS / 3600)
+EDIT_FIELDS = edit_fields()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +109,7 @@ def admit(
     spec = _spec(request, user=user, after=after, grace_s=defaults.grace_s)
     spec = replace(spec, category=category_of(request, spec, name=name))
     _check_network(request, spec, is_cluster=defaults.are_contained)
-    found = feasibility.of(spec)
-    if found is not None:
-        is_implied = found.field == "gpus_per_worker" and not request.gpus_per_worker
-        blamed = "gpus" if is_implied else found.field
-        raise RefusedError(blamed, f"it can never run: {found.message}", found.hint)
+    _require_feasible(spec, feasibility, is_per_gpu=bool(request.gpus_per_worker))
     if not request.array:
         return [Admitted(spec, request)]
     array = _parsed("array", request.array, parse=parse_array)
@@ -117,6 +119,74 @@ def admit(
         for first in array.indices[:1]
         for index in array.indices
     ]
+
+
+def _require_feasible(spec: JobSpec, feasibility: FeasibilityChecker, *, is_per_gpu: bool) -> None:
+    """`is_per_gpu`: the request says how many GPUs each process has."""
+    found = feasibility.of(spec)
+    if found is not None:
+        is_implied = found.field == "gpus_per_worker" and not is_per_gpu
+        blamed = "gpus" if is_implied else found.field
+        raise RefusedError(blamed, f"it can never run: {found.message}", found.hint)
+
+
+def edit_event(
+    job: Job, edit: JobEdit, *, actor: str, feasibility: FeasibilityChecker
+) -> JobEdited:
+    """The event of an edit. Its values pass the same checks as those of a submit. Raises if the
+    job's state does not allow the edit of a field."""
+    given: dict[str, Any] = {
+        name: value for name in EDIT_FIELDS if (value := getattr(edit, name)) is not None
+    }
+    if not given:
+        raise UserError("the edit names no field", f"use {', '.join(EDIT_FIELDS)}")
+    for name in given:
+        if job.is_active and EDIT_FIELDS[name].info.editable == WHILE_QUEUED:
+            what = f"job {job.id} is {job.state}, and this changes only while a job is queued"
+            raise RefusedError(name, what, "'rota hold' stops the job and keeps it in the queue")
+    request = replace(JobRequest(["-"], name="job", gpus="1"), **given)
+    validation.check_shape(request)
+    validation.check(request, is_contained=False)
+    spec = _spec(request, user=job.spec.user, after=NO_DEPENDENCIES, grace_s=GRACE_S)
+    values: dict[str, Any] = {_spec_name(name): getattr(spec, _spec_name(name)) for name in given}
+    if "name" in given:  # A job of an array keeps its index.
+        values["name"] = "".join((spec.name, *job.spec.name.partition("[")[1:]))
+    if not job.is_active:
+        _require_feasible(replace(job.spec, **values), feasibility, is_per_gpu=True)
+    return JobEdited(job.id, actor, **values)
+
+
+def with_edits(request: JobRequest, spec: JobSpec) -> JobRequest:
+    """The request of a job as edits have left it, for people and for copies of the job."""
+    try:
+        fields: dict[str, Any] = {name: getattr(request, name) for name in EDIT_FIELDS}
+        only = JobRequest(["-"], gpus="1", **fields)
+        asked = _spec(only, user="", after=NO_DEPENDENCIES, grace_s=GRACE_S)
+    except RefusedError:
+        return request  # An earlier version accepted values that are not clear enough today.
+    name = spec.name.partition("[")[0]
+    now = replace(spec, name=name)
+    texts: dict[str, Any] = {
+        "name": name,
+        "gpu_types": list(spec.gpu_types),
+        "cpus": spec.cpus,
+        "memory": format_bytes(spec.memory_bytes) if spec.memory_bytes else "",
+        "priority": spec.priority,
+        "time_limit": "" if math.isinf(spec.time_limit_s) else format_seconds(spec.time_limit_s),
+        "retries": spec.retries,
+        "retry_on": sorted(spec.retry_on),
+    }
+    changed = {
+        field: text
+        for field, text in texts.items()
+        if getattr(asked, _spec_name(field)) != getattr(now, _spec_name(field))
+    }
+    return replace(request, **changed) if changed else request
+
+
+def _spec_name(field: str) -> str:
+    """The name of a field of a request in a `JobSpec`."""
+    return {"time_limit": "time_limit_s", "memory": "memory_bytes"}.get(field, field)
 
 
 def _check_network(request: JobRequest, spec: JobSpec, *, is_cluster: bool) -> None:

@@ -20,7 +20,7 @@ from rota.core.estimation.forecast import (
 )
 from rota.core.model.job import Job, JobId, Queued
 from rota.daemon.runtime.controller import Controller
-from rota.tasks import in_thread
+from rota.thread_pools import FORECASTS
 
 MAX_JOB_ROUNDS = 40_000
 """Jobs times rounds of one forecast."""
@@ -125,7 +125,7 @@ class Forecaster:
 
     async def _simulate(self, more: Sequence[Job] = ()) -> Mapping[JobId, JobForecast]:
         # In a thread that does not delay the end of the process: the policy may not return.
-        return await in_thread(
+        return await FORECASTS.run(
             partial(
                 forecast,
                 self._situation(more),

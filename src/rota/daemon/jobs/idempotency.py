@@ -11,6 +11,7 @@ from rota.core.model.job import JobId
 from rota.daemon.launch.programs import unpack
 from rota.errors import UserError
 from rota.store.interface import Store
+from rota.thread_pools import STORE
 from rota.wire.codec import dump, dump_brief
 from rota.wire.jobs import JobRequest
 
@@ -89,7 +90,7 @@ class IdempotencyKeys:
         # Before the first await, so that a repeated submit waits for this one.
         self._pending[name] = _PendingSubmit(asked.fingerprint, made)
         try:
-            before = await asyncio.to_thread(self._made_before, user, key, asked=asked)
+            before = await STORE.run(self._made_before, user, key, asked=asked)
             ids = before or await submit()
         except BaseException as error:
             made.set_exception(error)

@@ -7,7 +7,6 @@ own jobs come first.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -23,6 +22,7 @@ from rota.daemon.runtime.job_reader import JobReader
 from rota.errors import UserError, did_you_mean, shown
 from rota.store.interface import Store
 from rota.store.records import MIN_PREFIX, Attempt, JobFilter, StoredJobPage
+from rota.thread_pools import STORE
 from rota.wire.jobs import LIVE_STATES
 
 LIST_ALL = "'rota list --all' shows every job"
@@ -120,7 +120,7 @@ class JobDirectory:
         live = self.live(JobId(word)) if may_name(caller, word) else None
         if live is not None:
             return JobMatch(word, MatchKind.ID, (live,))
-        return await asyncio.to_thread(self.match, caller, word)
+        return await STORE.run(self.match, caller, word)
 
     def find(self, caller: Caller, word: str) -> Job:
         return _only_job(self.match(caller, word))
@@ -285,5 +285,7 @@ def _by_part_of_id(word: str, user: str, *, store: Store) -> JobMatch | None:
 def _require_one(word: str, found: Sequence[Job]) -> Job:
     if len(found) != 1:
         some = ", ".join(f"{job.id} ({job.spec.name}, {job.state})" for job in found[:5])
-        raise AmbiguousError(f"{word[:40]!r} could be {some}", "give more of the id")
+        more = ", ..." if len(found) > 5 else ""
+        hint = "give the id" if found[0].spec.name == word else "give more of the id"
+        raise AmbiguousError(f"{word[:40]!r} could be {some}{more}", hint)
     return found[0]

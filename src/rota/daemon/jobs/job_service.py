@@ -1,29 +1,33 @@
-"""Shows, lists, cancels, holds, releases and resizes jobs for callers.
+"""Shows, lists, cancels, holds, releases, edits and resizes jobs for callers.
 
 Each method checks the caller with the functions of `daemon.access.authorization`.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from rota.core.estimation.service_time import service_at
+from rota.core.explain.feasibility import checker_of
 from rota.core.lifecycle.states import JobState
 from rota.core.model.events import JobEvent, JobResized
 from rota.core.model.job import Held, Job, Mode
 from rota.core.model.rank import Rank, rank_of
 from rota.daemon.access.authorization import (
+    DEFAULT_PRIORITY_LIMITS,
     Caller,
+    PriorityLimits,
     job_scope,
     may_see,
     require_owner_or_admin,
+    require_priority,
     require_write,
 )
 from rota.daemon.diagnosis.diagnosis import hint_for
+from rota.daemon.jobs.admission import edit_event, with_edits
 from rota.daemon.jobs.forecaster import Forecaster
-from rota.daemon.jobs.job_lookup import JobDirectory
+from rota.daemon.jobs.job_lookup import JobDirectory, require_whole
 from rota.daemon.jobs.job_selection import JobAction, rank_by_age, require_not_over, select_jobs
 from rota.daemon.jobs.profile_view import (
     LiveWorkers,
@@ -44,7 +48,8 @@ from rota.engines.interface import WorkerGpus
 from rota.errors import UserError, printable
 from rota.store.interface import Store
 from rota.store.records import JobFilter
-from rota.wire.job_changes import ChangedJobs, JobSelection
+from rota.thread_pools import STORE
+from rota.wire.job_changes import ChangedJobs, JobEdit, JobSelection
 from rota.wire.jobs import FINAL_STATES, JobDetails, JobView
 from rota.wire.training import JobProfile
 
@@ -92,6 +97,7 @@ class JobService:
         store: Store,
         sources: JobViewSources,
         clock: Callable[[], float],
+        priority_limits: PriorityLimits = DEFAULT_PRIORITY_LIMITS,
     ) -> None:
         self._controller = controller
         self._store = store
@@ -101,6 +107,7 @@ class JobService:
         self._reports = sources.reports
         self._worker_gpus = sources.worker_gpus
         self._clock = clock
+        self._priority_limits = priority_limits
 
     # -- views ----------------------------------------------------------------------------------
 
@@ -113,7 +120,7 @@ class JobService:
         if own_id is not None:
             job = await self._directory.find_async(caller, own_id)
             return JobViewPage([self.view(caller, job)], None)
-        page = await asyncio.to_thread(self._directory.page, wanted, before=before, limit=limit)
+        page = await STORE.run(self._directory.page, wanted, before=before, limit=limit)
         return JobViewPage([self.view(caller, job) for job in page.jobs], page.next)
 
     async def queue_page(
@@ -129,13 +136,11 @@ class JobService:
             key=_listing_key,
         )
         shown, n_left = live[skip : skip + limit], max(0, len(live) - skip - limit)
-        n_ended = await asyncio.to_thread(self._store.count_jobs, ended) if ended.states else 0
+        n_ended = await STORE.run(self._store.count_jobs, ended) if ended.states else 0
         views = [self.view(caller, job) for job in shown]
         if n_left or not n_ended or len(views) == limit:
             return JobViewPage(views, None, n_left + n_ended)
-        page = await asyncio.to_thread(
-            self._directory.page, ended, before=None, limit=limit - len(views)
-        )
+        page = await STORE.run(self._directory.page, ended, before=None, limit=limit - len(views))
         views += [self.view(caller, job) for job in page.jobs]
         return JobViewPage(views, page.next, max(0, n_ended - len(page.jobs)))
 
@@ -155,11 +160,11 @@ class JobService:
     async def details(self, caller: Caller, word: str) -> JobDetails:
         await self._forecaster.refresh()
         job = await self._directory.find_async(caller, word)
-        saved = await asyncio.to_thread(self._directory.program, job.id)
+        saved = await STORE.run(self._directory.program, job.id)
         request = saved.request
         attempts = [
             attempt_view(each, worker_gpus=self._worker_gpus)
-            for each in await asyncio.to_thread(self._directory.attempts, job.id)
+            for each in await STORE.run(self._directory.attempts, job.id)
         ]
         live = live_workers_of(self._reports, job.id)
         service = service_at(job, self._clock())
@@ -171,7 +176,7 @@ class JobService:
             )
         found = JobDetails(
             job=self.view(caller, job),
-            request=request,
+            request=with_edits(request, job.spec),
             attempts=attempts,
             failures=job.failures,
             gpu_s=service.gpu_s,
@@ -190,7 +195,7 @@ class JobService:
         job = await self._directory.find_async(caller, word)
         require_owner_or_admin(caller, job)
         live = live_workers_of(self._reports, job.id)
-        return await asyncio.to_thread(profile_of, job, self._store, live=live)
+        return await STORE.run(profile_of, job, self._store, live=live)
 
     # -- changes --------------------------------------------------------------------------------
 
@@ -221,7 +226,7 @@ class JobService:
             ]
             written = self._controller.apply_events(events, (), actor=caller.user)
             await self._controller.durable(written)
-        jobs = await asyncio.to_thread(self._newest, selected.jobs)
+        jobs = await STORE.run(self._newest, selected.jobs)
         views = [self.view(caller, job) for job in jobs]
         return ChangedJobs(views, selected.problems, selected.n_ended)
 
@@ -234,6 +239,26 @@ class JobService:
         await self._forecaster.refresh()
         match = await self._directory.match_async(caller, word)
         return [self.view(caller, job) for job in match.jobs]
+
+    async def edit(self, caller: Caller, word: str, *, edit: JobEdit) -> list[JobView]:
+        """Change fields of a job, or of all jobs of an array that have not ended, in one event."""
+        require_write(caller)
+        self._controller.require_available()
+        match = await self._directory.match_async(caller, word)
+        require_owner_or_admin(caller, match.jobs[0])
+        require_whole(match)
+        live = [job for each in match.jobs if (job := self._directory.live(each.id))]
+        if not live:
+            require_not_over(match.jobs[0])
+        if (priority := edit.priority) is not None:
+            for job in live:
+                require_priority(
+                    caller, priority, limits=self._priority_limits, current=job.spec.priority
+                )
+        nodes = checker_of(self._controller.nodes.values())
+        events = [edit_event(job, edit, actor=caller.user, feasibility=nodes) for job in live]
+        await self._controller.durable(self._controller.apply_events(events, (), actor=caller.user))
+        return [self.view(caller, job) for job in live]
 
     async def resize(self, caller: Caller, word: str, *, gpus: int | None) -> JobView:
         """Set the number of GPUs, as soon as the cluster has room. None: the policy decides."""

@@ -3,7 +3,6 @@ or none."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +17,7 @@ from rota.core.model.node import DEFAULT_TOLERATIONS
 from rota.daemon.access.authorization import (
     Caller,
     require_person,
+    require_priority,
     require_submitter,
     require_write,
 )
@@ -30,11 +30,12 @@ from rota.daemon.jobs.admission import (
     Dependencies,
     adapted_to_site,
     admit,
+    with_edits,
     without_defaults,
 )
 from rota.daemon.jobs.idempotency import IdempotencyKeys, IdempotentRequest, key_of
 from rota.daemon.jobs.job_ids import JobIdGenerator
-from rota.daemon.jobs.job_lookup import JobDirectory, JobMatch, MatchKind
+from rota.daemon.jobs.job_lookup import JobDirectory, JobMatch, MatchKind, describe_state
 from rota.daemon.jobs.validation import check_shape
 from rota.daemon.jobs.views import job_view
 from rota.daemon.launch.launcher import SiteConfig
@@ -44,6 +45,7 @@ from rota.errors import UserError, printable
 from rota.heavy_work import run_heavy
 from rota.store.interface import Store
 from rota.store.records import Submission
+from rota.thread_pools import STORE
 from rota.wire.jobs import JobRequest, JobView
 
 MOST_IN_A_BATCH = 10_000
@@ -91,6 +93,7 @@ class SubmissionService:
         self._snapshots = site.snapshots
         self._launch_environment = site.launch_environment
         self._defaults = site.defaults
+        self._priority_limits = site.priority_limits
         self._clock = site.clock
         self._keys = IdempotencyKeys(store)
         self._feasibility = FeasibilityChecker([])
@@ -123,7 +126,7 @@ class SubmissionService:
         )
 
     async def _resubmit_requests(self, caller: Caller, word: str) -> list[JobRequest]:
-        return [await asyncio.to_thread(self._copy_request, caller, word)]
+        return [await STORE.run(self._copy_request, caller, word)]
 
     def _copy_request(self, caller: Caller, word: str) -> JobRequest:
         """The request that makes a copy of a job or of a whole array here. Blocks."""
@@ -145,7 +148,7 @@ class SubmissionService:
         require_submitter(caller, job)
         saved = self._directory.program(job.id)
         array = "" if saved.array_index is None else f"{saved.array_index}-{saved.array_index}"
-        request = replace(saved.request, array=array)
+        request = replace(with_edits(saved.request, job.spec), array=array)
         defaults = self._defaults(job.spec.project)
         return without_defaults(request, user=caller.user, defaults=defaults)
 
@@ -179,12 +182,16 @@ class SubmissionService:
         [job_id] = await self._submit(caller, [request], options=options)
         return job_id
 
+    def require_priority(self, caller: Caller, priority: int, *, current: int) -> None:
+        """Raises unless the caller may give this priority to a job that has the `current` one."""
+        require_priority(caller, priority, limits=self._priority_limits, current=current)
+
     # -- steps ----------------------------------------------------------------------------------
 
     async def _id_generator(self) -> JobIdGenerator:
         """Made at the first submit: until then the store may still load jobs."""
         if self._ids is None:
-            newest = (await asyncio.to_thread(self._store.jobs, limit=1)).jobs
+            newest = (await STORE.run(self._store.jobs, limit=1)).jobs
             # Another submit may have made the generator in the meantime.
             self._ids = self._ids or JobIdGenerator(
                 self._clock, newest=newest[0].id if newest else None
@@ -340,6 +347,7 @@ class SubmissionService:
         is_moved: bool,
     ) -> list[Admitted]:
         check_shape(request)
+        require_priority(caller, request.priority, limits=self._priority_limits)
         self._launch_environment.check(request)
         user, defaults = caller.user, self._defaults(request.project)
         if is_moved:
@@ -414,7 +422,8 @@ def dependencies_of(request: JobRequest, found: Mapping[str, JobMatch]) -> Depen
     after = _jobs(request.after, found)
     for job in after:
         if isinstance(job.phase, Ended) and job.state is not JobState.SUCCEEDED:
-            raise RefusedError("after", f"job {job.id} has {job.state}", "leave it out")
+            what = f"job {job.id} did not succeed: {describe_state(job)}"
+            raise RefusedError("after", what, "leave it out, or use --after-any")
     failing = _jobs(request.after_failed, found)
     has_failed = any(job.state is JobState.FAILED for job in failing)
     if failing and not has_failed and not _unfinished(failing):

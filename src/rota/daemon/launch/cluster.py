@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol
 
@@ -23,7 +21,6 @@ from rota.daemon.launch.programs import account_of
 from rota.engines.interface import Mount, UnixAccount
 from rota.errors import UserError
 from rota.store.records import Submission
-from rota.tasks import in_thread
 from rota.wire.codec import dump_brief
 from rota.wire.jobs import JobRequest
 
@@ -93,12 +90,12 @@ class ClusterEnvironment:
                     "use pvc:NAME, or ask an administrator to add it to 'host_paths'",
                 )
 
-    async def prepare(self, submission: Submission, request: JobRequest) -> LaunchContext:
+    def prepare(self, submission: Submission, request: JobRequest) -> LaunchContext:
         account = self._account(submission)
         found = LaunchContext(account, owner=self.owners.owner(submission.job_id))
         if self.checkpoints is not None:
             owner = CheckpointDirOwner(submission.user, account.uid, account.gid)
-            place = await in_thread(partial(self.checkpoints.make, submission.job_id, owner))
+            place = self.checkpoints.make(submission.job_id, owner)
             found = replace(
                 found, env={"ROTA_CHECKPOINT_DIR": str(place)}, mounts=(same_path_mount(place),)
             )
@@ -106,7 +103,7 @@ class ClusterEnvironment:
             source = self.volume.replace(USER, submission.user).replace(JOB, submission.job_id)
             mount = Mount(source, CHECKPOINTS, is_writable=True)
             found = replace(found, env={"ROTA_CHECKPOINT_DIR": CHECKPOINTS}, mounts=(mount,))
-        return await self._with_code(found, submission, request=request)
+        return self._with_code(found, submission, request=request)
 
     def kept_files(
         self,
@@ -123,13 +120,13 @@ class ClusterEnvironment:
             with suppress(OSError):
                 self.checkpoints.remove(job_id, user)
 
-    async def _with_code(
+    def _with_code(
         self, found: LaunchContext, submission: Submission, *, request: JobRequest
     ) -> LaunchContext:
         if not request.snapshot:
             return found
         owner = snapshot_owner_of(submission)
-        if not await asyncio.to_thread(self.snapshots.has, request.snapshot, owner=owner):
+        if not self.snapshots.has(request.snapshot, owner=owner):
             what = "this daemon does not have the shipped code: another daemon received it"
             hint = "ship it again; daemons share code if their state folder is on a shared volume"
             raise UserError(what, hint)

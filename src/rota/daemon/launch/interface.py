@@ -44,8 +44,8 @@ class LaunchEnvironment(Protocol):
         """Raises if jobs cannot have what the request wants."""
         ...
 
-    async def prepare(self, submission: Submission, request: JobRequest) -> LaunchContext:
-        """Prepare the start of an attempt."""
+    def prepare(self, submission: Submission, request: JobRequest) -> LaunchContext:
+        """Prepare the start of an attempt. Blocks."""
         ...
 
     def kept_files(self, submission: Submission, request: JobRequest) -> LaunchContext:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import structlog
+
 from rota.config.limits import DEFAULT_LIMITS, UserLimits
 from rota.core.model.job import Job, JobId
+from rota.daemon.access.authorization import DEFAULT_PRIORITY_LIMITS, PriorityLimits
 from rota.daemon.artifacts.snapshots import SnapshotOwner, Snapshots, snapshot_owner_of
 from rota.daemon.jobs.admission import Defaults
-from rota.daemon.launch.interface import LaunchEnvironment
-from rota.daemon.launch.programs import program, unpack
+from rota.daemon.launch.interface import LaunchContext, LaunchEnvironment
+from rota.daemon.launch.programs import SubmittedProgram, program, unpack
 from rota.daemon.runtime.job_reader import JobReader
 from rota.engines.interface import Program
 from rota.errors import UserError
 from rota.store.interface import Store
+from rota.tasks import ErrorIsolation
+from rota.thread_pools import CLEAN_UP, JOB_FILES
+
+log = structlog.get_logger()
 
 
 class AttemptTokens(Protocol):
@@ -41,7 +47,8 @@ class WorkerCredentials:
 
 @dataclass(frozen=True, slots=True)
 class SiteConfig:
-    """What differs between daemons: clock, defaults, credentials, shipped code, environment."""
+    """What differs between daemons: clock, defaults, credentials, shipped code, environment and
+    limits."""
 
     clock: Callable[[], float]
     defaults: Callable[[str], Defaults]
@@ -50,6 +57,7 @@ class SiteConfig:
     snapshots: Snapshots
     launch_environment: LaunchEnvironment
     limits: UserLimits = DEFAULT_LIMITS
+    priority_limits: PriorityLimits = DEFAULT_PRIORITY_LIMITS
 
 
 class Launcher:
@@ -57,15 +65,15 @@ class Launcher:
         self._reader = reader
         self._store = store
         self._site = site
+        self._isolation = ErrorIsolation("checkpoints not deleted", raises=())
 
     async def program(self, job_id: JobId) -> Program:
         """The program that the engine starts for this job."""
         job = self._reader.job(job_id)
-        submission = await asyncio.to_thread(self._store.submission, job_id)
-        if job is None or submission is None:
-            raise UserError(f"the request of job {job_id} is not in the store")
-        saved = unpack(submission)
-        found = await self._site.launch_environment.prepare(submission, saved.request)
+        if job is None:
+            raise _unknown_request(job_id)
+        # A thread of its own: a slow disk must not use up the shared threads.
+        saved, found = await JOB_FILES.run(self._prepare, job_id)
         env = self._site.credentials.env(job) | self._resume_env(job) | dict(found.env)
         if saved.request.epochs is not None:
             env["ROTA_EPOCHS"] = f"{saved.request.epochs:.15g}"
@@ -85,6 +93,13 @@ class Launcher:
             owner_uid=uid,
         )
 
+    def _prepare(self, job_id: JobId) -> tuple[SubmittedProgram, LaunchContext]:
+        submission = self._store.submission(job_id)
+        if submission is None:
+            raise _unknown_request(job_id)
+        saved = unpack(submission)
+        return saved, self._site.launch_environment.prepare(submission, saved.request)
+
     def _resume_env(self, job: Job) -> dict[str, str]:
         """Variables with which a program continues where the last attempt stopped."""
         return {
@@ -93,28 +108,43 @@ class Launcher:
             "ROTA_BEGAN": f"{self._site.clock():.3f}",
         }
 
-    async def prune_snapshots(self, *, keep_workdir_s: float) -> frozenset[JobId]:
+    async def prune_snapshots(self, *, keep_workdir_s: float) -> None:
         """Delete shipped code that no live job needs, and the copies of jobs that ended longer ago
-        than this. Returns the jobs that are not over."""
-        live = frozenset(self._reader.jobs)
-        await asyncio.to_thread(self._prune, live, keep_workdir_s)
-        return live
+        than this."""
+        await CLEAN_UP.run(self._prune, frozenset(self._reader.jobs), keep_workdir_s)
 
     def _prune(self, job_ids: Collection[JobId], keep_workdir_s: float) -> None:
         needed: set[tuple[SnapshotOwner, str]] = set()
+        unreadable: set[SnapshotOwner] = set()
         for job_id in job_ids:
             submission = self._store.submission(job_id)
-            if submission is not None and (snapshot := unpack(submission).request.snapshot):
-                needed.add((snapshot_owner_of(submission), snapshot))
-        self._site.snapshots.prune(needed)
+            if submission is None:
+                continue
+            owner = snapshot_owner_of(submission)
+            try:
+                snapshot = unpack(submission).request.snapshot
+            except Exception as error:
+                # The owner keeps all snapshots: the job may need any of them.
+                log.error("stored request unreadable", job=job_id, exc_info=error)
+                unreadable.add(owner)
+            else:
+                if snapshot:
+                    needed.add((owner, snapshot))
+        self._site.snapshots.prune(needed, spared=unreadable)
         self._site.snapshots.prune_workdirs(job_ids, unused_s=keep_workdir_s)
 
     async def remove_checkpoints(self, job_ids: Collection[JobId]) -> None:
         """Delete the checkpoints of jobs whose logs were deleted."""
-        await asyncio.to_thread(self._remove_checkpoints, job_ids)
+        await CLEAN_UP.run(self._remove_checkpoints, job_ids)
 
     def _remove_checkpoints(self, job_ids: Collection[JobId]) -> None:
         for job_id in job_ids:
             submission = self._store.submission(job_id)
-            if submission is not None:
+            with self._isolation.of(job=job_id):
+                if submission is None:
+                    continue
                 self._site.launch_environment.remove_checkpoints(job_id, submission.user)
+
+
+def _unknown_request(job_id: JobId) -> UserError:
+    return UserError(f"the request of job {job_id} is not in the store")

@@ -19,7 +19,6 @@ from rota.daemon.launch.programs import account_of
 from rota.engines.interface import Mount
 from rota.errors import UserError
 from rota.store.records import Submission
-from rota.tasks import in_thread
 from rota.wire.jobs import JobRequest
 
 
@@ -40,14 +39,13 @@ class LocalEnvironment:
             if mount.startswith(VOLUMES):
                 raise RefusedError("mounts", "volumes exist on a cluster only", "mount a folder")
 
-    async def prepare(self, submission: Submission, request: JobRequest) -> LaunchContext:
+    def prepare(self, submission: Submission, request: JobRequest) -> LaunchContext:
         uid = submission.uid if os.geteuid() == 0 else None
         if uid is not None:
             require_unchanged_account(submission.user, uid)
         account = account_of(submission.user, uid)
         owner = CheckpointDirOwner(submission.user, account.uid, account.gid)
-        # Both calls run in threads of their own: a slow disk must not use up the shared threads.
-        place = await in_thread(lambda: self.checkpoints.make(submission.job_id, owner))
+        place = self.checkpoints.make(submission.job_id, owner)
         # A container sees mounted folders only.
         found = LaunchContext(
             account,
@@ -57,7 +55,7 @@ class LocalEnvironment:
         if not request.snapshot:
             return found
         gid = os.getgid() if account.gid is None else account.gid
-        folder = await in_thread(lambda: self._unpack(request.snapshot, submission, gid=gid))
+        folder = self._unpack(request.snapshot, submission, gid=gid)
         workdir = str(folder / request.workdir)
         return replace(found, workdir=workdir, mounts=(*found.mounts, same_path_mount(folder)))
 

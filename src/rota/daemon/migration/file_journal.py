@@ -6,7 +6,6 @@ gone, and backups of the store do not contain it. On a cluster see `secret_journ
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from rota.config.atomic_file import replace_file
 from rota.core.model.job import JobId
 from rota.daemon.artifacts.fsutil import make_folder, sync
 from rota.daemon.migration.requests import Move
+from rota.thread_pools import STORE
 from rota.wire.codec import dump, load
 
 log = structlog.get_logger()
@@ -29,19 +29,19 @@ class FileMoveJournal:
         self._folder = folder
 
     async def load(self) -> list[Move]:
-        return await asyncio.to_thread(lambda: list(self._load()))
+        return await STORE.run(lambda: list(self._load()))
 
     async def save(self, *moves: Move) -> None:
-        await asyncio.to_thread(self._save, moves)
+        await STORE.run(self._save, moves)
 
     async def forget(self, job_id: JobId) -> None:
-        await asyncio.to_thread(self._forget, job_id)
+        await STORE.run(self._forget, job_id)
 
     def _load(self) -> Iterator[Move]:
         for path in sorted(self._folder.glob("*.json")):
             try:
                 yield load(Move, json.loads(path.read_text(encoding="utf-8")))
-            except (ValueError, TypeError, AttributeError):
+            except (ValueError, TypeError, AttributeError, RecursionError, IsADirectoryError):
                 # The content is not logged: it may be a token.
                 log.error("move journal entry unreadable, ignored", file=str(path))
 

@@ -38,7 +38,8 @@ from rota.daemon.migration.requests import (
 )
 from rota.daemon.runtime.controller import Controller
 from rota.errors import RotaError, UnavailableError, UserError, shown
-from rota.tasks import ErrorIsolation, in_thread
+from rota.tasks import ErrorIsolation
+from rota.thread_pools import OTHER_SYSTEMS, STORE
 from rota.wire.jobs import JobView
 from rota.wire.moves import JobTransfer, MoveRequest, move_key, moved_reason
 
@@ -132,7 +133,7 @@ class Migrator:
         self._clock = clock
         self._attempts: dict[JobId, _MoveAttempt] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._isolation = ErrorIsolation("move check failed")
+        self._isolation = ErrorIsolation("move check failed", raises=())
         self._wakeup = asyncio.Event()
 
     async def plan(self, caller: Caller, request: MoveRequest) -> list[JobView]:
@@ -141,7 +142,7 @@ class Migrator:
         found = [await self._directory.find_to_change(caller, word) for word in request.jobs]
         for job in found:
             # Only the owner may move a job: the token belongs to the owner, and so will the job.
-            await asyncio.to_thread(self._transfers.require_movable, caller, job.id)
+            await STORE.run(self._transfers.require_movable, caller, job.id)
         waiting = [job for job in found if is_movable(job)]
         check_move_quota(caller.user, len(waiting), known=self._planned.all())
         due_s = self._clock() + wait_s
@@ -240,8 +241,8 @@ class Migrator:
         """Submit the job at the target; returns its id there, empty if the move was given up."""
         to = move.target.to
         try:
-            transfer = await asyncio.to_thread(self._transfers.build, move)
-            return await in_thread(lambda: self._transport.hand_over(move.target, transfer))
+            transfer = await STORE.run(self._transfers.build, move)
+            return await OTHER_SYSTEMS.run(self._transport.hand_over, move.target, transfer)
         except UnavailableError as error:
             is_early = self._clock() < attempt.since_s + self._limits.patience_s
             if is_early:
@@ -268,10 +269,12 @@ class Migrator:
         target, there = move.target, move.sent_as
         try:
             if self._ended_by(reason, move.job_id):
-                await in_thread(lambda: self._transport.let_go(target, there))
+                await OTHER_SYSTEMS.run(self._transport.let_go, target, there)
             else:
                 back = "cancelled: the move was withdrawn"
-                await in_thread(lambda: self._transport.take_back(target, there, reason=back))
+                await OTHER_SYSTEMS.run(
+                    lambda: self._transport.take_back(target, there, reason=back)
+                )
         except UserError as error:
             what = "moved job cannot be released at the target"
             log.error(what, job=move.job_id, to=target.to, there=there, error=str(error))

@@ -5,7 +5,8 @@ each user are limited in number, and only starts of the same user and commands o
 for them. A newer command of the job does not wait for a preparation that is no longer due.
 
 Every command gets an answer. If a command fails, `core.lifecycle.command_failures` decides what
-that means for the job: an event for the kernel, or a retry after a back-off.
+that means for the job: an event for the kernel, or a retry after a back-off. This includes errors
+that no code expects: they concern the job whose command it is, and no other job.
 """
 
 from __future__ import annotations
@@ -20,13 +21,19 @@ from typing import Protocol
 
 import structlog
 
-from rota.core.lifecycle.command_failures import answer_to_failure, is_due
+from rota.core.lifecycle.command_failures import FailureKind, answer_to_failure, is_due
 from rota.core.model.commands import AskToStop, ChangeMembership, Command, StartWorkers
-from rota.core.model.events import Event
+from rota.core.model.events import Bug, Event
 from rota.core.model.job import Job, JobId
 from rota.engines.interface import Engine, Program
-from rota.errors import RotaError, StoreError, UnavailableError, os_error_message
-from rota.tasks import Tasks
+from rota.errors import (
+    RotaError,
+    StoreError,
+    UnavailableError,
+    internal_error_message,
+    os_error_message,
+)
+from rota.tasks import ErrorIsolation, Tasks
 
 log = structlog.get_logger()
 
@@ -77,6 +84,7 @@ class CommandDelivery:
         self._queues: dict[JobId, _JobQueue] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
         """The preparations of each user."""
+        self._isolation = ErrorIsolation("command not passed on to a service", raises=())
 
     def open(self, programs: ProgramSource, *, listeners: Sequence[CommandListener]) -> None:
         """`programs` returns the program of a job that starts. The `listeners` get each command
@@ -98,14 +106,39 @@ class CommandDelivery:
             while queue.commands:
                 command, epoch = queue.commands.popleft()
                 if self._context.accepts(epoch):
-                    await self._deliver(command, epoch, queue=queue)
+                    await self._deliver_surely(command, epoch, queue=queue)
         finally:
             del self._queues[job_id]
+
+    async def _deliver_surely(self, command: Command, epoch: int, *, queue: _JobQueue) -> None:
+        """Deliver a command. After an error of the delivery itself, a start holds its job, and any
+        other command is delivered again."""
+        retry_s = FIRST_RETRY_S
+        while self._context.accepts(epoch):
+            try:
+                await self._deliver(command, epoch, queue=queue)
+            except Exception as error:
+                log.exception("command not delivered", job=command.job_id, command=str(command))
+                if isinstance(command, StartWorkers):
+                    self._hold(command, error)
+                    return
+            else:
+                return
+            await asyncio.sleep(retry_s)
+            retry_s = min(MAX_RETRY_S, 2 * retry_s)
+
+    def _hold(self, command: StartWorkers, error: Exception) -> None:
+        """Hold the job of this command, unless a recovery sends the command again."""
+        with suppress(UnavailableError):
+            self._context.apply_event(
+                Bug(command.job_id, command.attempt, internal_error_message(error))
+            )
 
     async def _deliver(self, command: Command, epoch: int, *, queue: _JobQueue) -> None:
         """Execute a command until it succeeds, is answered by an event, or is no longer due."""
         for listener in self._listeners:
-            listener.on_command(command)
+            with self._isolation.of(job=command.job_id, service=type(listener).__name__):
+                listener.on_command(command)
         if isinstance(command, AskToStop):
             return
         retry_s, last_reason = FIRST_RETRY_S, ""
@@ -124,9 +157,7 @@ class CommandDelivery:
         context = self._context
         return context.accepts(epoch) and is_due(command, context.job(command.job_id))
 
-    async def _try(
-        self, command: Command, epoch: int, *, queue: _JobQueue
-    ) -> OSError | RotaError | None:
+    async def _try(self, command: Command, epoch: int, *, queue: _JobQueue) -> Exception | None:
         """Execute a command once. Returns why the command failed; None if it did not."""
         try:
             if isinstance(command, Starting):
@@ -135,7 +166,7 @@ class CommandDelivery:
                 await self._engine.apply(command, None)
         except StoreError as error:
             self._context.fail_store(error)
-        except (OSError, RotaError) as error:
+        except Exception as error:  # noqa: BLE001 - answered, and logged by `_answer`
             return error
         return None
 
@@ -155,19 +186,19 @@ class CommandDelivery:
         has begun keeps its slot until it ends: its thread cannot be interrupted."""
         job = self._context.job(job_id)
         user = "" if job is None else job.spec.user
-        async with self._slots.setdefault(user, asyncio.Semaphore(MAX_PREPARATIONS)):
-            if prepared.done():
-                return
-            try:
+        try:
+            async with self._slots.setdefault(user, asyncio.Semaphore(MAX_PREPARATIONS)):
+                if prepared.done():
+                    return
                 found = await self._programs(job_id)
-            except Exception as error:  # noqa: BLE001 - raised again by `_start`
-                if not prepared.done():
-                    prepared.set_exception(error)
-            else:
-                if not prepared.done():
-                    prepared.set_result(found)
+        except Exception as error:  # noqa: BLE001 - raised again by `_start`
+            if not prepared.done():
+                prepared.set_exception(error)
+        else:
+            if not prepared.done():
+                prepared.set_result(found)
 
-    def _answer(self, command: Command, failure: OSError | RotaError, *, is_known: bool) -> bool:
+    def _answer(self, command: Command, failure: Exception, *, is_known: bool) -> bool:
         """Tell the kernel about a failed command. Returns whether the command is retried. With
         `is_known`, the kernel knows this failure already and gets no event."""
         reason = _reason(failure)
@@ -175,10 +206,11 @@ class CommandDelivery:
             command,
             self._context.job(command.job_id),
             reason=reason,
-            is_temporary=isinstance(failure, OSError | UnavailableError),
+            kind=(kind := _kind(failure)),
         )
         if not is_known:
-            log.error("command failed", command=str(command), error=reason)
+            cause = failure if kind is FailureKind.INTERNAL else None
+            log.error("command failed", command=str(command), error=reason, exc_info=cause)
             self._context.apply_event(answer.event)
         return answer.is_retried
 
@@ -210,8 +242,24 @@ async def _first_of(work: asyncio.Future[Program], news: asyncio.Event) -> None:
         waiting.cancel()
 
 
-def _reason(failure: OSError | RotaError) -> str:
-    return os_error_message(failure) if isinstance(failure, OSError) else str(failure)
+def _kind(failure: Exception) -> FailureKind:
+    match failure:
+        case OSError() | UnavailableError():
+            return FailureKind.TEMPORARY
+        case RotaError():
+            return FailureKind.PERMANENT
+        case _:
+            return FailureKind.INTERNAL
+
+
+def _reason(failure: Exception) -> str:
+    match failure:
+        case OSError():
+            return os_error_message(failure)
+        case RotaError():
+            return str(failure)
+        case _:
+            return internal_error_message(failure)
 
 
 async def _no_program(job_id: JobId) -> Program:

@@ -15,12 +15,13 @@ from rota.errors import FenceRejectedError, WriteRejectedError
 
 @dataclass(frozen=True, slots=True)
 class PendingCommands:
-    """Commands, the write that they wait for, and the jobs that this write submits."""
+    """Commands, the write that they wait for, and the jobs that this write submits or changes."""
 
     epoch: int
     written: Future[None]
     commands: list[Command]
     submitted: tuple[JobId, ...] = ()
+    changed: tuple[JobId, ...] = ()
 
     async def wait(self) -> Mapping[JobId, str]:
         """Wait for the write. Returns the jobs that the store rejected, with the reasons. Raises

@@ -23,6 +23,7 @@ from rota.core.lifecycle.states import JobState
 from rota.core.model.commands import Command
 from rota.core.model.effects import Effects
 from rota.core.model.events import (
+    Bug,
     Event,
     JobCancelled,
     NodeLost,
@@ -48,10 +49,11 @@ from rota.daemon.runtime.health import DaemonHealth
 from rota.daemon.runtime.scheduling_loop import SchedulingLoop
 from rota.daemon.runtime.usage import UsageAccounting
 from rota.engines.interface import Engine
-from rota.errors import FenceRejectedError, StoreError
+from rota.errors import FenceRejectedError, StoreError, StoreErrorKind
 from rota.store.interface import Batch, Store
 from rota.store.records import Row, SampleRecord, Submission
 from rota.tasks import Tasks
+from rota.thread_pools import DEVICES, STORE
 
 log = structlog.get_logger()
 
@@ -74,6 +76,8 @@ class Controller:
         self.policy = policy
         self.kernel = Kernel(parts.rules)
         self.usage = UsageAccounting()
+        self.unreadable_jobs: Mapping[JobId, str] = {}
+        """Jobs in the store that this daemon cannot read and does not run, with the reason."""
         self._health = DaemonHealth(parts.store, recover=self._recover)
         self.broken = self._health.broken
         self._command_queue: asyncio.Queue[PendingCommands] = asyncio.Queue()
@@ -87,6 +91,8 @@ class Controller:
         self._wakeup_timer = WakeupTimer(parts.clock, partial(self.tasks.call_critical, self._wake))
         self._changed = asyncio.Event()
         self._pending_nodes: dict[NodeId, Node] = {}
+        self._refused: dict[JobId, str] = {}
+        """The jobs of batches that the store refused to write, with the reason."""
         self._reported: list[Event] = []
         """Events of the engine that are applied together, before any other event."""
         self._loop = asyncio.get_running_loop()
@@ -113,8 +119,11 @@ class Controller:
     async def _recover(self) -> None:
         """Rebuild the kernel from the store and from the inventory of the engine."""
         parts = self._parts
-        written = await asyncio.to_thread(recovery.read_state, parts.store)
-        seen = await asyncio.to_thread(parts.engine.inventory)
+        written = await STORE.run(recovery.read_state, parts.store)
+        seen = await DEVICES.run(parts.engine.inventory)
+        self.unreadable_jobs = written.saved.unreadable
+        for job_id, reason in self.unreadable_jobs.items():
+            log.error("stored job unreadable, ignored", job=job_id, error=reason)
         self._health.mark_healthy()
         self.kernel = Kernel(parts.rules)
         self.usage = UsageAccounting(written.usage, written.saved.jobs)
@@ -123,7 +132,20 @@ class Controller:
         for node_id in {node.id for node in written.saved.nodes} - {node.id for node in seen}:
             self.apply_event(NodeLost(node_id))
         self._apply_seen_nodes(seen)
+        self._hold_refused()
         await parts.engine.adopt()
+
+    def _hold_refused(self) -> None:
+        """Hold the jobs that the store refused to write before the recovery: what happened to them
+        would happen again, and each time the daemon would recover once more."""
+        refused, self._refused = self._refused, {}
+        for job_id, reason in refused.items():
+            self.hold_after_error(job_id, reason)
+
+    def hold_after_error(self, job_id: JobId, reason: str) -> None:
+        """Hold a job because of an error that no code expects; stop its workers first."""
+        if job := self.job(job_id):
+            self.apply_event(Bug(job_id, job.attempt, reason))
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -261,9 +283,29 @@ class Controller:
     # -- effects --------------------------------------------------------------------------------
 
     def _record(self, effects: Effects, more: Batch = EMPTY_BATCH) -> Future[None]:
-        """Write effects together with `more`, then queue their commands."""
+        """Write effects together with `more`, then queue their commands. A short round that follows
+        from them is written next: both then share a commit."""
+        planned = self._short_round()
+        written = self._write_effects(effects, more)
+        if planned is not None:
+            self._write_effects(planned)
         self._wakeup_timer.set(self.kernel.next_timer_s())
         self._scheduling_loop.wake()
+        return written
+
+    def _short_round(self) -> Effects | None:
+        """The effects of a short round. A bug in a round must not keep an event from the disk."""
+        try:
+            plan = self._scheduling_loop.short_round()
+            return None if plan is None else self._adopt(plan)
+        except Exception as error:
+            log.exception("scheduling round failed")
+            self._health.fail_permanently(error)
+            return None
+
+    def _write_effects(self, effects: Effects, more: Batch = EMPTY_BATCH) -> Future[None]:
+        for error in effects.errors:
+            log.error("job held after an internal error", exc_info=error)
         if not (effects.jobs or effects.nodes or effects.transitions or more.exits):
             if effects.commands:
                 self._command_queue.put_nowait(
@@ -274,9 +316,15 @@ class Controller:
         return self._write(replace(more, effects=effects, rows=usage), effects.commands)
 
     def _write(self, batch: Batch, commands: list[Command]) -> Future[None]:
-        written = self._parts.store.write(batch)
+        try:
+            written = self._parts.store.write(batch)
+        except StoreError as error:
+            written = Future[None]()
+            written.set_exception(error)
         submitted = tuple(each.job_id for each in batch.submissions)
-        self._command_queue.put_nowait(PendingCommands(self._epoch, written, commands, submitted))
+        self._command_queue.put_nowait(
+            PendingCommands(self._epoch, written, commands, submitted, tuple(batch.effects.jobs))
+        )
         return written
 
     async def _deliver(self) -> None:
@@ -287,6 +335,8 @@ class Controller:
                 rejected = await due.wait()
             except StoreError as error:
                 if due.epoch == self._epoch:
+                    if error.kind is StoreErrorKind.REFUSED:
+                        self._refused |= dict.fromkeys(due.changed, str(error))
                     self._health.fail(error)
                 continue
             if rejected and due.epoch == self._epoch and not self.trouble:
@@ -324,9 +374,12 @@ class Controller:
         return self.kernel.peek(self._parts.clock())
 
     def commit(self, plan: Plan) -> None:
+        self._record(self._adopt(plan))
+
+    def _adopt(self, plan: Plan) -> Effects:
         for violation in plan.violations:
             log.error("plan rejected", violation=violation)
-        self._record(self.kernel.commit(plan, self._parts.clock()))
+        return self.kernel.commit(plan, self._parts.clock())
 
     def use_policy(self, policy: Policy) -> None:
         """Use a policy from the next round on, and start that round now."""

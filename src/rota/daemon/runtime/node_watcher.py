@@ -11,6 +11,7 @@ import structlog
 
 from rota.core.model.node import Node, NodeId
 from rota.errors import RotaError
+from rota.thread_pools import DEVICES
 
 log = structlog.get_logger()
 
@@ -35,7 +36,7 @@ async def watch(engine: InventorySource, see: Callable[[tuple[Node, ...]], None]
     while True:
         await asyncio.sleep(LOOK_S)
         try:
-            seen = await asyncio.to_thread(engine.inventory)
+            seen = await DEVICES.run(engine.inventory)
         except (OSError, RotaError) as error:
             if str(error) != trouble:
                 log.warning("inventory not readable, retrying", error=str(error))

@@ -11,6 +11,7 @@ from rota.core.model.job import JobId
 from rota.engines.interface import GpuMemoryReader, WorkerId
 from rota.errors import RotaError
 from rota.tasks import ErrorIsolation
+from rota.thread_pools import DEVICES
 
 log = structlog.get_logger()
 
@@ -30,7 +31,7 @@ class GpuMemoryMonitor:
     async def poll(self) -> None:
         with self._isolation.of():
             try:
-                self._held = await asyncio.to_thread(self._reader.gpu_memory_by_worker)
+                self._held = await DEVICES.run(self._reader.gpu_memory_by_worker)
             except (OSError, RotaError) as error:
                 log.warning("gpu memory poll failed", error=str(error))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import assert_never
 
@@ -40,6 +40,7 @@ from rota.engines.logfiles import reader
 from rota.errors import RotaError, UserError
 from rota.kube.client import KubeClient
 from rota.kube.resources import Object
+from rota.thread_pools import JOB_FILES
 
 
 class KubernetesEngine:
@@ -60,7 +61,7 @@ class KubernetesEngine:
     async def start(self, emit: EventSink) -> None:
         """Start to emit events and to apply commands."""
         self._loop = asyncio.get_running_loop()
-        await asyncio.to_thread(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)
+        await JOB_FILES.run(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)
         await self._reconciler.open(emit)
 
     async def broken(self) -> None:
@@ -107,6 +108,10 @@ class KubernetesEngine:
     def ignore_jobs(self, job_ids: frozenset[JobId]) -> None:
         """The state of these jobs is unknown: leave their pods alone, and count what they use."""
         self._reconciler.ignore_jobs(job_ids)
+
+    def know_external_pods(self, pods: Mapping[JobId, str]) -> None:
+        """The external pods of all jobs, as NAME/UID: annotations of pods prove nothing."""
+        self._reconciler.know_external_pods(pods)
 
     def inventory(self) -> tuple[Node, ...]:
         """The nodes as the watches know them. Sends no request."""

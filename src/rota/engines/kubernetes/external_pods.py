@@ -7,15 +7,21 @@ pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from rota.core.model.job import JobId
 from rota.engines.interface import WorkerId
 from rota.engines.kubernetes.nodes.taints import toleration_keys
 from rota.engines.kubernetes.pods import naming
 from rota.engines.kubernetes.pods.placement import PodPlacement
 from rota.engines.kubernetes.pods.requests import requests_of
-from rota.engines.kubernetes.pods.termination import CANNOT_RUN, REASON_CHARS, PodTermination
+from rota.engines.kubernetes.pods.termination import (
+    CANNOT_RUN,
+    REASON_CHARS,
+    PodTermination,
+    termination_of_bug,
+)
 from rota.engines.kubernetes.pods.tracker import PodTracker
 from rota.errors import UserError, shown
 from rota.kube.client import KubeClient
@@ -138,10 +144,21 @@ class ExternalPodBinder:
     ) -> None:
         self._client, self._pod_tracker = client, pod_tracker
         self._see, self._give_up = see, give_up
+        self._uids: dict[JobId, str] = {}
+        """The uid of the pod of each job."""
+
+    def know(self, pods: Mapping[JobId, str]) -> None:
+        """The pods of jobs as NAME/UID: from the store, which users cannot edit."""
+        self._uids |= {job_id: pod.partition("/")[2] for job_id, pod in pods.items()}
+
+    def is_known(self, worker: WorkerId, pod: Object) -> bool:
+        """Whether the job has this pod. The annotation of a pod may name any job."""
+        return self._uids.get(worker.job_id) == pod["metadata"]["uid"]
 
     async def launch(self, placement: PodPlacement, pod: str) -> None:
         """Mark the pod before it is bound: after an interruption, its worker is still known."""
         name, _, uid = pod.partition("/")
+        self.know({placement.worker.job_id: pod})
         try:
             found = await self._client.get(PODS, name)
             if found["metadata"]["uid"] != uid or found["metadata"].get("deletionTimestamp"):
@@ -156,6 +173,10 @@ class ExternalPodBinder:
             reason = POD_DELETED if is_gone else f"its pod could not be bound: {error}"
             code = CANNOT_RUN if is_gone else -1
             self._give_up(placement.worker, PodTermination(code, reason, is_lost=not is_gone))
+        except Exception as error:
+            # Otherwise the job would be starting for ever.
+            self._give_up(placement.worker, termination_of_bug(error))
+            raise
 
     def _see_bound(self, found: Object, worker: WorkerId) -> None:
         """The pod is bound already: by an earlier try of this command, or by a command that was

@@ -7,6 +7,7 @@ it carries out stops that were requested before, even for a pod that appears lat
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 from rota.core.model.events import (
@@ -59,7 +60,10 @@ class ClusterReconciler:
         self.pod_tracker = PodTracker()
         self.tasks = Tasks()
         self.log_collector = LogCollector(
-            client, root, is_over=self.pod_tracker.terminations.__contains__
+            client,
+            root,
+            limits=settings.log,
+            is_over=self.pod_tracker.terminations.__contains__,
         )
         self.deleter = PodDeleter(
             client, self.pod_tracker, tasks=self.tasks, collected=self.log_collector.collected
@@ -80,6 +84,9 @@ class ClusterReconciler:
         self._emit: EventSink = _drop_event
         self._names: dict[str, WorkerId] = {}
         self._ignored_jobs: set[JobId] = set()
+        self._unclaimed: dict[str, Object] | None = {}
+        """External pods by name that claim to be workers. They wait until the pods of all jobs are
+        known; None after that."""
         self._is_watching = self._is_live = self._reports_nodes = self._is_node_report_due = False
         self._reflectors = (
             Reflector(client, NODES, scope=ResourceScope(None), listener=self._node_changed),
@@ -165,6 +172,14 @@ class ClusterReconciler:
             self.node_tracker.see_ignored_pod(pod_state, self._client.namespace)
         self._report_nodes()
 
+    def know_external_pods(self, pods: Mapping[JobId, str]) -> None:
+        """The external pods of all jobs, as NAME/UID. An external pod that claims to be a worker
+        of another job is a foreign pod."""
+        self.external_pods.know(pods)
+        waiting, self._unclaimed = self._unclaimed or {}, None
+        for pod in waiting.values():
+            self._see(pod)
+
     # -- pods -----------------------------------------------------------------------------------
 
     def _pod_changed(self, change: WatchEvent) -> None:
@@ -181,6 +196,12 @@ class ClusterReconciler:
     def _see(self, pod: Object) -> None:
         name = pod["metadata"]["name"]
         worker = self._names.get(name) or naming.worker_of(pod)
+        is_external = worker is not None and naming.is_external_pod(pod)
+        if worker is not None and is_external and not self.external_pods.is_known(worker, pod):
+            if self._unclaimed is not None:
+                self._unclaimed[name] = pod
+                return
+            worker = None
         is_ignored = worker is None or worker.job_id in self._ignored_jobs
         if worker is None or is_ignored or (update := self.pod_tracker.see(pod, worker)) is None:
             self._foreign_changed(WatchEvent("MODIFIED", pod))
@@ -224,6 +245,8 @@ class ClusterReconciler:
     def _pod_gone(self, change: WatchEvent) -> None:
         meta = change.object["metadata"]
         worker = self._names.pop(meta["name"], None)
+        if self._unclaimed is not None:
+            self._unclaimed.pop(meta["name"], None)
         if worker is None:
             self._end_unheld(self.gpu_holders.pod_deleted(change.object))
             self._foreign_changed(change)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from rota.engines.interface import LogLimits
 from rota.kube.resources import Object
 
 
@@ -29,5 +30,7 @@ class KubernetesSettings:
     """How long a pod may fail to start (missing image, missing volume) before it is given up."""
     keep_finished_s: float = 300.0
     """How long a finished pod stays in the cluster after its end was reported."""
+    log: LogLimits = field(default_factory=LogLimits)
+    """Limits of a worker's log. Not in an annotation of its pod, which users may edit."""
     advertise: str = ""
     """The URL at which workers reach the daemon."""

@@ -6,7 +6,6 @@ the engine's directory, so that a restarted daemon continues where the previous 
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import replace
@@ -43,6 +42,8 @@ from rota.engines.local.worker_spec import AttemptParams, HostCapabilities, rend
 from rota.engines.local.workers import Workers
 from rota.engines.logfiles import reader
 from rota.errors import RotaError, UserError
+from rota.tasks import ErrorIsolation
+from rota.thread_pools import SESSIONS
 
 NEVER_JOINED = ExitRecord(0, "the attempt ended before this worker joined")
 UNKNOWN = ExitRecord(-1, "no record of this worker", is_lost=True)
@@ -58,6 +59,7 @@ class LocalEngine:
         self._dirs = WorkerDirs(root)
         self._workers = Workers(self._dirs)
         self._host = HostCapabilities()
+        self._isolation = ErrorIsolation("files of an ended job not deleted", raises=())
 
     async def start(self, emit: EventSink) -> None:
         self._dirs.make()
@@ -99,7 +101,7 @@ class LocalEngine:
 
     async def adopt(self) -> tuple[WorkerId, ...]:
         for key in self._dirs.live():
-            self._workers.resume(key, is_found=True)
+            self._workers.adopt(key)
         return tuple(
             WorkerId(JobId(key.job_id), key.attempt, key.worker) for key in self._workers.watched()
         )
@@ -158,16 +160,19 @@ class LocalEngine:
         if spec is None or not self._dirs.has_started(key):
             raise exec_client.worker_unreachable(worker)
         is_container = bool(spec.inside)
-        pid = await asyncio.to_thread(container_pid, spec.marker) if is_container else None
+        pid = await SESSIONS.run(container_pid, spec.marker) if is_container else None
         return await exec_client.connect(port, namespace_pid=pid)
 
     def forget_before(self, before_s: float, *, keep: Collection[JobId]) -> list[JobId]:
         """Delete the files, logs included, of jobs that ended before this time; return the jobs."""
         gone = [JobId(each) for each in self._dirs.ended_before(before_s)]
         gone = [job_id for job_id in gone if job_id not in keep]
+        forgotten: list[JobId] = []
         for job_id in gone:
-            self._dirs.forget(job_id)
-        return gone
+            with self._isolation.of(job=job_id):
+                self._dirs.forget(job_id)
+                forgotten.append(job_id)
+        return forgotten
 
     async def close(self) -> None:
         await self._workers.close()

@@ -22,6 +22,7 @@ from rota.engines.local.supervisor import state_files
 from rota.engines.local.supervisor.proc import SESSION_MARKER
 from rota.engines.local.supervisor.records import WorkerSpec
 from rota.errors import UnavailableError
+from rota.thread_pools import SESSIONS
 
 END_OF_INPUT = b"\x04"
 """Ctrl-D, which ends the input of a program on a terminal."""
@@ -173,7 +174,7 @@ async def connect(port: int, *, namespace_pid: int | None = None) -> WorkerSessi
         if namespace_pid is None:
             ours = await _connect_here(port)
         else:
-            ours = await asyncio.to_thread(connect_in, namespace_pid, port, timeout_s=CONNECT_S)
+            ours = await SESSIONS.run(connect_in, namespace_pid, port, timeout_s=CONNECT_S)
     except (OSError, TimeoutError) as error:
         why = os.strerror(error.errno).lower() if error.errno else "no answer"
         raise UnavailableError(f"cannot connect to port {port} of the worker: {why}") from None

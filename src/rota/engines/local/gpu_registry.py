@@ -151,7 +151,11 @@ def held_gpus(dirs: WorkerDirs) -> set[str]:
     """The names of the GPUs that workers hold whose end has not been reported."""
     found: set[str] = set()
     for key in dirs.live():
-        spec = dirs.spec(key)
+        try:
+            spec = dirs.spec(key)
+        except Exception as error:
+            log.error("file of a worker unreadable", worker=key.folder, exc_info=error)
+            continue
         if spec is not None:
             found |= {name for name in spec.env.get("CUDA_VISIBLE_DEVICES", "").split(",") if name}
     return found

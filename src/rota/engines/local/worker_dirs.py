@@ -36,12 +36,15 @@ class WorkerDirs:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def attempt(self, job_id: str, attempt: int) -> Path:
-        if not JOB_ID.fullmatch(job_id):
-            raise UserError(f"job id {job_id!r} is not a valid directory name")
-        return self.jobs / job_id / str(attempt)
+        return Path(f"{self._job(job_id)}/{attempt}")
 
     def worker(self, key: WorkerKey) -> Path:
-        return self.attempt(key.job_id, key.attempt) / str(key.worker)
+        return Path(f"{self._job(key.job_id)}/{key.attempt}/{key.worker}")
+
+    def _job(self, job_id: str) -> str:
+        if not JOB_ID.fullmatch(job_id):
+            raise UserError(f"job id {job_id!r} is not a valid directory name")
+        return f"{self.jobs}/{job_id}"
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -73,10 +76,11 @@ class WorkerDirs:
 
     def worker_keys(self, job_id: str, attempt: int) -> list[WorkerKey]:
         """All workers that the attempt has ever had, sorted."""
-        folder = self.attempt(job_id, attempt)
-        if not folder.is_dir():
+        try:
+            with os.scandir(self.attempt(job_id, attempt)) as found:
+                names = [each.name for each in found if each.is_dir()]
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        names = [path.name for path in folder.iterdir() if path.is_dir()]
         return _sorted_keys(f"{job_id}/{attempt}/{name}" for name in names)
 
     def live(self) -> list[WorkerKey]:
@@ -88,9 +92,13 @@ class WorkerDirs:
     def prepare(self, key: WorkerKey, spec: WorkerSpec) -> None:
         """Write the worker's spec, unless it is already there."""
         folder = self.worker(key)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self._live / key.flat_name).touch()
-        if not (folder / state_files.PROGRAM).exists():
+        for each in (folder.parent.parent, folder.parent, folder):
+            with suppress(FileExistsError):
+                os.mkdir(each, 0o700)
+        os.close(
+            os.open(self._live / key.flat_name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        )
+        if not os.path.exists(f"{folder}/{state_files.PROGRAM}"):
             state_files.write_json(f"{folder}/{state_files.PROGRAM}", spec._asdict())
 
     def request_stop(self, job_id: str, attempt: int, *, grace_s: float) -> None:
@@ -131,9 +139,7 @@ class WorkerDirs:
 
     def forget(self, job_id: str) -> None:
         """Delete all files of a job, logs included, as far as possible."""
-        if not JOB_ID.fullmatch(job_id):
-            raise UserError(f"job id {job_id!r} is not a valid directory name")
-        delete_tree(self.jobs / job_id)
+        delete_tree(Path(self._job(job_id)))
 
 
 def _newest_s(job: Path) -> float:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +22,9 @@ from rota.engines.local.supervisor.records import WorkerKey, WorkerSpec
 from rota.engines.worker_environment import size_variables
 from rota.errors import UserError
 
+OTHER_PORTS = range(10_000, 32_000)
+"""Below the ports that the kernel gives out by default."""
+PORT_TRIES = 100
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -164,10 +169,31 @@ def _devices(slot: Slot, host: HostCapabilities) -> dict[str, str]:
 
 def pick_free_port() -> int:
     """Return a free port. The kernel returns a different port each time, so that two attempts that
-    start together get different ports."""
+    start together get different ports.
+
+    If a user occupies all ports that the kernel gives out, return one below these. A port that
+    another program takes later has the same result: the workers cannot meet there."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        try:
+            probe.bind(("127.0.0.1", 0))
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+                raise
+            return _port_of_others(probe)
         return int(probe.getsockname()[1])
+
+
+def _port_of_others(probe: socket.socket) -> int:
+    """A port that the kernel does not give out: free, if one of a few tries finds a free one."""
+    port = 0
+    for _ in range(PORT_TRIES):
+        port = OTHER_PORTS[int.from_bytes(os.urandom(4)) % len(OTHER_PORTS)]
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        break
+    return port
 
 
 def master_port_of(spec: WorkerSpec) -> int:

@@ -31,6 +31,7 @@ from rota.engines.local.supervisor.records import (
 )
 from rota.engines.local.worker_dirs import WorkerDirs
 from rota.tasks import Tasks
+from rota.thread_pools import CLEAN_UP
 
 log = structlog.get_logger()
 
@@ -101,6 +102,10 @@ class Workers:
         else:
             self._stop_unstarted(key)
 
+    def adopt(self, key: WorkerKey) -> None:
+        """Watch a worker of an earlier daemon."""
+        self._isolated(key, lambda: self.resume(key, is_found=True))
+
     def resume(self, key: WorkerKey, *, is_found: bool = False) -> None:
         """Watch a worker, whatever its state, and report that state. `is_found`: report a running
         worker as found instead of started."""
@@ -124,6 +129,22 @@ class Workers:
     def _on_message(self, words: list[str]) -> None:
         """Handle a message of the fork server or of a supervisor."""
         key = WorkerKey.of_folder(words[1])
+        self._isolated(key, lambda: self._handle(key, words))
+
+    def _isolated(self, key: WorkerKey, work: Callable[[], None]) -> None:
+        """Do work for one worker. After an error, report the worker's state again and again until
+        that succeeds, so that no exit is lost."""
+        try:
+            work()
+        except Exception as error:
+            log.error("worker event not handled", worker=key.folder, exc_info=error)
+            self._spawn(key, lambda: self._resume_later(key))
+
+    async def _resume_later(self, key: WorkerKey) -> None:
+        await asyncio.sleep(TRY_AGAIN_S)
+        self.resume(key)
+
+    def _handle(self, key: WorkerKey, words: list[str]) -> None:
         match words:
             case ["forked", _, rest]:
                 pid, start_ticks = map(int, rest.split())
@@ -184,7 +205,7 @@ class Workers:
             self._unwatch(key)
             self._fork_server.ask(key.folder)
         else:
-            self._supervisor_ended(key)
+            self._isolated(key, lambda: self._supervisor_ended(key))
 
     def _release(self, key: WorkerKey) -> SupervisorHandle | None:
         """Let the supervisor of an ended worker wait for another one."""
@@ -240,7 +261,7 @@ class Workers:
         with lock:
             spec, n_ended = self._dirs.spec(key), 0
             if spec is not None:
-                n_ended = await asyncio.to_thread(kill_orphans, spec)
+                n_ended = await CLEAN_UP.run(kill_orphans, spec)
             exit_record = self._dirs.exit_record(key) or self._lost(key, reason)
             exit_record = self._settle(key, exit_record._replace(n_left_behind=n_ended))
         self._report_end(key, exit_record)
@@ -285,7 +306,7 @@ class Workers:
         self.stop(key)
 
     def _spawn(self, key: WorkerKey, operation: Callable[[], Awaitable[None]]) -> None:
-        self._tasks.spawn(_retry_on_os_error(key, operation), worker=key.folder)
+        self._tasks.spawn(_retry(key, operation), worker=key.folder)
 
     # -- events ---------------------------------------------------------------------------------
 
@@ -306,16 +327,22 @@ class Workers:
         self._dirs.close(key)
 
 
-async def _retry_on_os_error(key: WorkerKey, operation: Callable[[], Awaitable[None]]) -> None:
+async def _retry(key: WorkerKey, operation: Callable[[], Awaitable[None]]) -> None:
     """Retry until the operation succeeds: an unwatched worker would hold its GPU for ever."""
     last = ""
     while True:
         try:
             return await operation()
-        except OSError as error:
-            problem = str(error)
+        except Exception as error:
+            problem = repr(error)
             if problem != last:
-                log.warning("worker operation failed, retrying", worker=key.folder, error=problem)
+                cause = None if isinstance(error, OSError) else error
+                log.warning(
+                    "worker operation failed, retrying",
+                    worker=key.folder,
+                    error=str(error),
+                    exc_info=cause,
+                )
             last = problem
         await asyncio.sleep(TRY_AGAIN_S)
 

@@ -173,6 +173,11 @@ def read_training_job(found: Object, *, key: bytes) -> StoredTrainingJob | None:
     )
 
 
+def external_pod_of(stored: StoredTrainingJob) -> str:
+    """The external pod that the job stands for, as NAME/UID; empty for other jobs."""
+    return str(json.loads(stored.submission.program).get("pod") or "")
+
+
 def has_only_seal(found: Object) -> bool:
     """Whether only the seal, and not the status, proves that rota accepted the job."""
     return not part(found, "status").get("accepted")

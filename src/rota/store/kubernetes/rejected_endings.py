@@ -21,7 +21,11 @@ log = structlog.get_logger()
 PREFIX = "over."
 """Prefix of the row names. The rest is the job id."""
 MAX_REASON_CHARS = 200
-"""Longest stored reason. All shared rows are in one Secret, which has a size limit."""
+MAX_BYTES = 384 * 1024
+"""The most that all rows may take. All shared rows are in one Secret of at most 1 MiB, which also
+needs room for users and tokens."""
+SHORT_AFTER_BYTES = MAX_BYTES // 2
+"""From here on, rows have no reasons."""
 ENDS: Mapping[Purpose, JobState] = {
     Purpose.FAIL: JobState.FAILED,
     Purpose.CANCEL: JobState.CANCELLED,
@@ -93,10 +97,25 @@ class RejectedEndings:
         return {JobId(name.removeprefix(PREFIX)) for name in self._rows.keys() - self._stale}
 
     def missing_rows(self, jobs: Iterable[Job]) -> dict[str, str]:
-        """Return the rows to write for these jobs: ends that the shared rows do not have yet."""
-        ends = {_row_name(job.id): end for job in jobs if (end := job_ending(job))}
-        rows = {name: encode(_shortened(end)) for name, end in ends.items()}
-        return {name: text for name, text in rows.items() if self._rows.get(name) != text}
+        """Return the rows to write for these jobs: ends that the shared rows do not have yet, as
+        far as there is room."""
+        rows: dict[str, str] = {}
+        n_bytes = sum(map(_size, self._rows.items()))
+        for job in jobs:
+            if (end := job_ending(job)) is None:
+                continue
+            name = _row_name(job.id)
+            text = encode(_shortened(end, MAX_REASON_CHARS if n_bytes < SHORT_AFTER_BYTES else 0))
+            before = self._rows.get(name)
+            n_more = _size((name, text)) - (0 if before is None else _size((name, before)))
+            if text != before and n_bytes + n_more <= MAX_BYTES:
+                rows[name] = text
+                n_bytes += n_more
+        return rows
+
+    def has(self, job_id: JobId) -> bool:
+        """Whether the API server has a row of this job."""
+        return _row_name(job_id) in self._rows
 
     def forget(self, job_id: JobId) -> None:
         """Mark the row of a job as stale: its object has the end now, or is gone."""
@@ -117,8 +136,14 @@ class RejectedEndings:
                 self._rows[name] = text
 
 
-def _shortened(end: JobEnding) -> JobEnding:
-    return replace(end, phase=replace(end.phase, reason=shown(end.phase.reason, MAX_REASON_CHARS)))
+def _shortened(end: JobEnding, max_chars: int) -> JobEnding:
+    reason = shown(end.phase.reason, max_chars) if max_chars else ""
+    return replace(end, phase=replace(end.phase, reason=reason))
+
+
+def _size(row: tuple[str, str]) -> int:
+    name, text = row
+    return len(name.encode()) + len(text.encode())
 
 
 def _row_name(job_id: JobId) -> str:

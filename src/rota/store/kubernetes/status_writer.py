@@ -21,8 +21,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 
+import structlog
+
 from rota.core.model.job import Ended, Job, JobId
-from rota.errors import WriteRejectedError
+from rota.errors import UnavailableError, WriteRejectedError
+from rota.kube.errors import NotStoredYetError
 from rota.store.interface import Batch
 from rota.store.kubernetes.api_port import TrainingJobPort
 from rota.store.kubernetes.changes import (
@@ -45,6 +48,8 @@ from rota.store.kubernetes.fence_fields import fence_fields
 from rota.store.kubernetes.rejected_endings import RejectedEndings, job_ending
 from rota.store.kubernetes.status_watermark import StatusWatermark
 from rota.tasks import ErrorIsolation
+
+log = structlog.get_logger()
 
 DEFERRED_BATCH_SIZE = 4
 WATERMARK_INTERVAL_S = 3.0
@@ -291,9 +296,19 @@ class StatusWriter:
             await self._api.put_rows(rows)
             self.rejected_endings.acknowledge(rows)
         for job in jobs:
+            if job_ending(job) is not None and not self.rejected_endings.has(job.id):
+                await self._remove_unstorable(job.id)
             if isinstance(job.phase, Ended):
                 self.watermark.settle(job.id)
         return rejected
+
+    async def _remove_unstorable(self, job_id: JobId) -> None:
+        """Delete the object of a job whose end can be stored nowhere in the cluster. Otherwise a
+        later daemon would run the job again."""
+        if managed := self._objects.get(job_id):
+            log.error("object deleted: the cluster stores no end of its job", object=managed.name)
+            await self._api.remove(managed.name)
+            self.forget_object(job_id)
 
     async def _write_status_of(
         self, job_id: JobId, rejected: dict[JobId, WriteRejectedError]
@@ -301,6 +316,11 @@ class StatusWriter:
         try:
             await self._update(job_id)
         except WriteRejectedError as error:
+            job = self._jobs.get(job_id)
+            is_ending = job is not None and job_ending(job) is not None
+            if isinstance(error, NotStoredYetError) and not is_ending:
+                # Wait for the webhook: a rejected start would cancel the job.
+                raise UnavailableError(error.message, error.hint) from None
             rejected[job_id] = error
             managed, reason = self._objects.get(job_id), str(error)
             if managed is not None and self._rejection_reasons.get(job_id) != reason:

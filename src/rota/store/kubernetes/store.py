@@ -33,6 +33,7 @@ from rota.store.kubernetes.crd_codec import (
     Object,
     StatusDetails,
     StoredTrainingJob,
+    external_pod_of,
     has_only_seal,
     id_of,
     read_training_job,
@@ -116,11 +117,14 @@ class KubernetesStore:
         key: bytes,
         nodes: Callable[[], tuple[Node, ...]],
         ignore_jobs: Callable[[frozenset[JobId]], None] | None = None,
+        know_external_pods: Callable[[Mapping[JobId, str]], None] | None = None,
     ) -> None:
         """The store calls `ignore_jobs` with the jobs whose objects are unreadable: the engine must
-        leave their workers alone."""
+        leave their workers alone; and `know_external_pods` with the jobs that stand for a pod of a
+        user, as NAME/UID."""
         self._local, self._api, self._key = local, api, key
         self._nodes, self._ignore_jobs = nodes, ignore_jobs
+        self._know_external_pods = know_external_pods
         self._unreadable: frozenset[JobId] = frozenset()
         self._unreadable_without_status: set[JobId] = set()
         """Unreadable objects that have only a seal. The watermark must stay below them until a
@@ -406,6 +410,9 @@ class KubernetesStore:
         *,
         rows: dict[str, str],
     ) -> None:
+        if self._know_external_pods is not None:
+            pods = {each.job.id: external_pod_of(each) for each in stored}
+            self._know_external_pods({job_id: pod for job_id, pod in pods.items() if pod})
         self._rejected.clear()
         self._status_writer.restore(
             stored, rows, outdated=outdated, unreadable=self._unreadable_without_status

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rota.errors import StoreError, StoreErrorKind
+from rota.errors import StoreError, StoreErrorKind, internal_error_message
 from rota.store.codec import CodecError
 
 ROW_ERRORS = (
@@ -84,10 +84,7 @@ def to_store_error(error: Exception, path: Path) -> StoreError:
         case sqlite3.Error() if not isinstance(error, ROW_ERRORS):
             return _from_sqlite_error(error, path)
         case _:
-            message = f"{path}: the database rejected a row: {error}"
-            return StoreError(
-                StoreErrorKind.REFUSED, message, "this is a bug in rota; please report it"
-            )
+            return refused(path, error)
 
 
 def _from_sqlite_error(error: sqlite3.Error, path: Path) -> StoreError:
@@ -100,6 +97,12 @@ def _from_sqlite_error(error: sqlite3.Error, path: Path) -> StoreError:
         code & _PRIMARY, (StoreErrorKind.IO, f"{error}", "run 'rota store check'")
     )
     return StoreError(kind, f"{path}: {message} ({name})", hint)
+
+
+def refused(path: Path, error: Exception) -> StoreError:
+    """A value of the batch cannot be stored. Other batches can."""
+    message = f"{path}: the database rejected a row: {internal_error_message(error)}"
+    return StoreError(StoreErrorKind.REFUSED, message, "this is a bug in rota; please report it")
 
 
 def read_only(path: Path) -> StoreError:

@@ -69,7 +69,7 @@ def hash_of(common: str) -> str:
 
 def attempt_row(each: Attempt) -> tuple[Value, ...]:
     outcome = each.outcome and each.outcome.value
-    return each.job_id, each.number, each.started_s, each.ended_s, outcome, each.reason
+    return each.job_id, each.number, each.started_s, each.ended_s, outcome, _utf8(each.reason)
 
 
 def read_attempt(row: SqlRow, workers: tuple[Worker, ...]) -> Attempt:
@@ -79,7 +79,7 @@ def read_attempt(row: SqlRow, workers: tuple[Worker, ...]) -> Attempt:
 
 
 def end_row(end: Transition) -> tuple[Value, ...]:
-    return end.at_s, end.after.value, end.reason, end.job_id, end.attempt
+    return end.at_s, end.after.value, _utf8(end.reason), end.job_id, end.attempt
 
 
 def worker_row(each: Worker) -> tuple[Value, ...]:
@@ -101,7 +101,13 @@ def exit_row(each: Exit) -> tuple[Value, ...]:
 def event_row(each: Transition, actor: str) -> tuple[Value, ...]:
     before = each.before and each.before.value
     states = (before, each.after.value)
-    return each.at_s, each.job_id, each.attempt, *states, each.cause, each.reason, actor
+    return each.at_s, each.job_id, each.attempt, *states, each.cause, _utf8(each.reason), actor
+
+
+def _utf8(text: str) -> str:
+    """A text for a column. File names in a reason may contain bytes that are not UTF-8, which
+    Python keeps as lone surrogates and SQLite refuses."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def read_entry(row: SqlRow) -> AuditEntry:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from rota.core.lifecycle.states import JobState
 from rota.core.model.job import Job, JobId
 from rota.core.model.node import Node
 from rota.errors import StoreError, StoreErrorKind
+from rota.store.codec import CodecError
 from rota.store.interface import PAGE_SIZE, STORY_SIZE, Batch, R
 from rota.store.records import (
     ALL,
@@ -36,7 +40,7 @@ from rota.store.sqlite.connect import (
     require_whole,
     require_writable,
 )
-from rota.store.sqlite.errors import as_store_errors
+from rota.store.sqlite.errors import as_store_errors, refused
 from rota.store.sqlite.migrate import create, migrate, newest, pending, version_of
 from rota.store.sqlite.reader_pool import ReaderPool
 from rota.store.sqlite.row_codec import (
@@ -49,27 +53,16 @@ from rota.store.sqlite.row_codec import (
     read_worker,
 )
 from rota.store.sqlite.sql_loader import queries
-from rota.store.sqlite.writer import Statement, Writer
+from rota.store.sqlite.writer import Writer
+
+log = structlog.get_logger()
 
 BUSY_S = 1.0
 """How long to wait for a lock of another program."""
-LARGE_BATCH = 100
-"""Jobs of a batch that the caller encodes, in some milliseconds. The caller is the event loop;
-the writer thread encodes larger batches."""
 LAST_CHARACTER = chr(0x10FFFF)
 """Sorts after every character: all texts with a prefix are below the prefix and this character."""
 MAX_CHECKED_BYTES = 64 * 1024**2
 """A file up to this size is checked for damage when it is opened (about 0.1 s per 30 MB)."""
-
-
-class _DeferredStatements:
-    """The statements of a large batch, which the writer thread makes."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-
-    def __iter__(self) -> Iterator[Statement]:
-        return iter(statements(self._batch))
 
 
 class SqliteStore:
@@ -94,9 +87,11 @@ class SqliteStore:
 
     def write(self, batch: Batch) -> Future[None]:
         with as_store_errors(self._path):
-            if len(batch.effects.jobs) > LARGE_BATCH:
-                return self._writer.write(_DeferredStatements(batch.copied()))
-            return self._writer.write(statements(batch))
+            try:
+                values = statements(batch)
+            except CodecError as error:
+                raise refused(self._path, error) from error
+            return self._writer.write(values)
 
     def resume(self) -> Future[None]:
         with as_store_errors(self._path):
@@ -104,13 +99,19 @@ class SqliteStore:
 
     def load(self) -> SavedState:
         with self._reader_pool.snapshot() as connection:
-            jobs = tuple(read_job(*row) for row in _query(connection, "live_jobs"))
+            jobs, unreadable = list[Job](), dict[JobId, str]()
+            for job_id, body in _query(connection, "live_jobs"):
+                try:
+                    jobs.append(read_job(job_id, body))
+                except CodecError as error:
+                    unreadable[job_id] = str(error)
             needed = {job_id for job in jobs for job_id in job.spec.dependencies}
             outcomes = _query(connection, "outcomes", json.dumps(sorted(needed)))
             return SavedState(
-                jobs=jobs,
+                jobs=tuple(jobs),
                 nodes=tuple(_read_all(connection, Node)),
                 outcomes={JobId(each): JobState(state) for each, state in outcomes},
+                unreadable=unreadable,
             )
 
     def job(self, job_id: JobId) -> Job | None:
@@ -134,7 +135,7 @@ class SqliteStore:
         with self._reader_pool.reader() as connection:
             found = connection.execute(query, parameters).fetchall()
             shown = found[:limit]
-            jobs = tuple(read_job(job_id, body) for _, job_id, body in shown)
+            jobs = tuple(_readable_jobs(shown))
         return StoredJobPage(jobs, shown[-1][0] if shown and len(found) > limit else None)
 
     def count_jobs(self, wanted: JobFilter = ALL) -> int:
@@ -236,5 +237,18 @@ def _query(connection: sqlite3.Connection, name: str, *parameters: Value) -> lis
 
 
 def _read_all(connection: sqlite3.Connection, kind: type[R]) -> list[R]:
-    table = TABLES[kind]
-    return [table.unpack(row) for row in _query(connection, table.all)]
+    """All rows of a table, except those that cannot be read: one of them must not stop a start."""
+    table, found = TABLES[kind], list[R]()
+    for row in _query(connection, table.all):
+        try:
+            found.append(table.unpack(row))
+        except CodecError as error:
+            log.error("stored row unreadable, ignored", kind=kind.__name__, error=str(error))
+    return found
+
+
+def _readable_jobs(rows: Iterable[tuple[int, str, str]]) -> Iterator[Job]:
+    """The jobs of a page of a list. An unreadable job is not listed; `rota show` says why."""
+    for _, job_id, body in rows:
+        with suppress(CodecError):
+            yield read_job(job_id, body)

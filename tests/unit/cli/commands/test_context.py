@@ -177,3 +177,14 @@ def test_context_file_readable_by_others_is_refused(rota: Rota, home: Path):
     result = rota("list", "--context", "lab")
     assert "other users can read or change it" in result.err
     assert SECRET not in result.err
+
+
+@pytest.mark.parametrize("variable", ["ROTA_HOME", "ROTA_CONTEXT", "ROTA_URL"])
+def test_use_says_that_a_variable_comes_first(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch, variable: str
+):
+    add(rota)
+    monkeypatch.setenv(variable, "/elsewhere")
+    result = rota("context", "use", "lab")
+    assert (result.code, result.out) == (0, "")
+    assert f"{variable} is set and comes first; unset it" in result.err

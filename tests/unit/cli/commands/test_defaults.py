@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota.cli import complete
-from rota.cli.commands.report import last_bytes
+from rota.cli.support_bundle import last_bytes
 from rota.client import Client
 from rota.wire.jobs import JobRequest
 from tests.golden.fake_client import FakeClient

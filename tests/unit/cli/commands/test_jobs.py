@@ -33,8 +33,9 @@ class WithArray(FakeClient):
         return super().show(job)
 
     def named(self, word: str) -> list[JobView]:
-        assert word == "sweep"
-        return MEMBERS
+        if word == "wrong":
+            raise AnswerError("not_found", "no job 'wrong'")
+        return MEMBERS if word == "sweep" else [member(7, moment=7)]
 
     def change_jobs(self, action: str, selection: JobSelection) -> ChangedJobs:
         assert action in ("cancel", "hold", "release")
@@ -109,3 +110,30 @@ def test_wait_waits_for_all_jobs_of_an_array(rota: Rota) -> None:
     result = rota("wait", "sweep", "--json")
     assert WithArray.done == ["j9-0", "j9-1", "j9-2"]
     assert [each["id"] for each in json.loads(result.out)] == WithArray.done
+
+
+def test_a_wrong_name_ends_a_wait_before_it_begins(rota: Rota) -> None:
+    result = rota("wait", "first", "wrong")
+    assert (result.code, result.err, WithArray.done) == (2, "rota: no job 'wrong'\n", [])
+
+
+def test_a_job_that_is_named_twice_is_waited_for_once(rota: Rota) -> None:
+    rota("wait", "first", "last", "sweep")
+    assert WithArray.done == ["j7-7", "j9-0", "j9-1", "j9-2"]
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_an_error_of_a_later_copy_does_not_hide_the_earlier_ones(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch, words: list[str]
+):
+    class Partial(FakeClient):
+        def resubmit_all(self, job: str) -> list[str]:
+            if job == "missing":
+                raise AnswerError("not_found", "no job 'missing'")
+            return super().resubmit_all(job)
+
+    monkeypatch.setattr("rota.client.Client", Partial)
+    result = rota("resubmit", "bert", "missing", *words)
+    assert "no job 'missing'" in result.err
+    assert result.code == 2
+    assert ('"id": "1q1ghcmf"' if words else "1q1h0000\n") in result.out

@@ -45,3 +45,17 @@ def test_pages(rota: Rota, limit: int):
     left = max(0, 2500 - limit)
     what = f"{left} more jobs are not shown; 'rota list --limit 2500' shows all"
     assert result.err == (f"rota: {what}\n" if left else "")
+
+
+@pytest.mark.parametrize("states", ["running,queued", "running, queued,"])
+def test_several_states_in_one_word(rota: Rota, monkeypatch: pytest.MonkeyPatch, states: str):
+    asked: list[list[str]] = []
+
+    class Filtered(FakeClient):
+        def jobs(self, **query: Any) -> JobList:
+            asked.append(query["states"])
+            return JobList([])
+
+    monkeypatch.setattr("rota.client.Client", Filtered)
+    assert rota("list", "--all", "--state", states).code == 0
+    assert asked == [["running", "queued"]]

@@ -74,11 +74,13 @@ def test_settings_without_quotes_are_texts(rota: Rota, folder: Path):
 
 def test_a_key_that_is_given_twice_is_refused(rota: Rota):
     error = refused(rota, "-f", "-", stdin=b"command: [true]\ngpus: 1\ngpus: 2\n")
-    assert error == "rota: -, row 3: 'gpus' is given twice; keep one of the two\n"
+    assert error == "rota: standard input, row 3: 'gpus' is given twice; keep one of the two\n"
 
 
 def test_an_empty_name_is_refused(rota: Rota):
-    assert refused(rota, "--name", "", "true").startswith("rota: --name is empty; give a name")
+    assert refused(rota, "--name", "", "true").startswith(
+        "rota: option '--name' has an empty value"
+    )
     error = refused(rota, "-f", "-", stdin=b"command: [true]\nname: ''\n")
     assert "field 'name': the name is empty; give a name" in error
 

@@ -126,6 +126,17 @@ def test_a_table_of_jobs_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, widt
     assert {"state", "gpus", "reason"} <= set(heading)
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_reason_keeps_room_beside_a_long_name(monkeypatch: pytest.MonkeyPatch, width: int):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    job = replace(QUEUED, name="a-long-name" * 5, reason="waits for 2 GPUs: 3 running, 1 ahead")
+    lines = job_table([job], now=NOW)
+    assert cell_width(lines[-1]) <= width
+    assert "a-long-name" in lines[-1]
+    assert "waits for 2 GPUs: 3 running," in lines[-1]
+
+
 def test_headings_are_names_of_the_json():
     titles = {each.title for each in columns([RUNNING, QUEUED], now=NOW)}
     names = {name.removesuffix("_s") for name in job_object(RUNNING)}

@@ -44,7 +44,7 @@ def test_a_pin_shrinks_a_job_even_if_its_gpus_stay_idle() -> None:
     lab.tell(JobResized(A, 2, "owner"))
     assert lab.reason("a") == "resized to 2 by owner"
     assert lab.round() == [ChangeMembership(A, 1, 1, slots("1:0", "1:1"), (0, 1))]
-    assert lab.reason("a") == "pinned to 2 GPUs by its owner"
+    assert lab.reason("a") == "resized from 4 to 2 GPUs: pinned to 2 GPUs by its owner"
     lab.switched("a")
     assert lab.round() == []
     lab.tell(JobResized(A, None, "owner"))
@@ -79,10 +79,8 @@ def test_an_unprofitable_growth_is_undone_for_a_while(rules: Rules) -> None:
     lab = grown(rules)
     lab.progress("a", 4, 20.0)
     assert lab.round() == [ChangeMembership(A, 1, 2, slots("1:0", "1:1"), (0, 1))]
-    assert (
-        lab.reason("a")
-        == "temporarily limited to 2 GPUs: an epoch took 20 s on 4 GPUs and 10 s on 2"
-    )
+    limit = "temporarily limited to 2 GPUs: an epoch took 20 s on 4 GPUs and 10 s on 2"
+    assert lab.reason("a") == f"resized from 4 to 2 GPUs: {limit}"
     lab.switched("a")
     assert lab.round() == []
     assert lab.kernel.next_timer_s() == 1800

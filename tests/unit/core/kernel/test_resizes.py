@@ -29,7 +29,7 @@ def test_a_job_that_restarts_stops_and_starts_at_its_new_size() -> None:
     lab.wait(100)
     lab.submit(job("b", gpus=2))
     assert lab.round() == [StopWorkers(A, 1, (0, 1, 2, 3), 30.0)]
-    assert lab.reason("a") == "restarts at its new size"
+    assert lab.reason("a") == "resized from 4 to 2 GPUs for b (priority 0)"
     lab.wait(5)
     assert lab.exited("a", 143) == [
         StartWorkers(A, 2, 0, slots("1:0", "1:1")),
@@ -75,10 +75,19 @@ def test_a_live_job_changes_its_members_without_a_stop() -> None:
     lab.exited("b")
     grown = slots("1:0", "1:1", "1:2", "1:3")
     assert lab.round() == [ChangeMembership(A, 1, 1, grown, (0, 1, 2, 3))]
+    assert lab.reason("a") == "resized from 2 to 4 GPUs"
     assert (lab.state("a"), lab.job("a").generation) == (JobState.RUNNING, 1)
     assert lab.job("a").allocation == slots("1:0", "1:1")
     lab.switched("a")
     assert lab.job("a").allocation == grown
+
+
+def test_a_move_from_a_drained_node_has_its_own_words() -> None:
+    lab = Lab(cluster("2x4"), policy="elastic-fifo")
+    lab.run(live_job("a", gpus=2))
+    lab.drain(1)
+    lab.round()
+    assert lab.reason("a") == "moved to other GPUs: node-01 is drained"
 
 
 def test_both_memberships_are_booked_until_the_switch() -> None:

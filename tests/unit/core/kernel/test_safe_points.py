@@ -90,7 +90,7 @@ def test_a_preempted_or_resized_job_is_asked() -> None:
     lab.submit(job("b", gpus=2))
     (ask,) = lab.round()
     assert isinstance(ask, AskToStop)
-    assert ask.reason == "restarts at its new size"
+    assert ask.reason == "resized from 4 to 2 GPUs for b (priority 0)"
     lab = Lab(cluster("1x4"), policy="elastic-fifo")
     lab.run(job("a", gpus=4, epochs=10.0))
     lab.progress("a", 0.0, hears=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.core.lifecycle.command_failures import answer_to_failure, is_due
+from rota.core.lifecycle.command_failures import FailureKind, answer_to_failure, is_due
 from rota.core.lifecycle.states import JobState
 from rota.core.model.commands import (
     ChangeMembership,
@@ -21,10 +21,12 @@ FULL = "/data: no space left on device"
 START = StartWorkers(A, 1, 0, slots("1:0"))
 
 
-def answer(lab: Lab, command: Command, *, is_temporary: bool = True) -> list[Command]:
+def answer(
+    lab: Lab, command: Command, *, kind: FailureKind = FailureKind.TEMPORARY
+) -> list[Command]:
     """Tell the kernel what a failed command means; returns the commands that follow."""
     known = lab.kernel.job(command.job_id)
-    found = answer_to_failure(command, known, reason=FULL, is_temporary=is_temporary)
+    found = answer_to_failure(command, known, reason=FULL, kind=kind)
     assert not found.is_retried
     return lab.tell(found.event)
 
@@ -84,14 +86,14 @@ def test_a_start_that_can_never_work_fails_the_job() -> None:
     lab = Lab(cluster("1x1"))
     lab.submit(job("a"))
     [start] = lab.round()
-    assert answer(lab, start, is_temporary=False) == []
+    assert answer(lab, start, kind=FailureKind.PERMANENT) == []
     assert lab.state("a") is JobState.FAILED
 
 
-@pytest.mark.parametrize("is_temporary", [True, False])
-def test_a_growth_that_fails_is_given_up_and_frees_its_gpus(*, is_temporary: bool) -> None:
+@pytest.mark.parametrize("kind", FailureKind)
+def test_a_growth_that_fails_is_given_up_and_frees_its_gpus(kind: FailureKind) -> None:
     lab, change = growing()
-    assert answer(lab, change, is_temporary=is_temporary) == [KillWorkers(A, 1, (1, 2, 3))]
+    assert answer(lab, change, kind=kind) == [KillWorkers(A, 1, (1, 2, 3))]
     lab.exited("a", 137, workers=[1, 2, 3])
     lab.switched("a")
     found = lab.job("a")
@@ -107,7 +109,7 @@ def test_a_shrink_that_fails_is_retried() -> None:
     lab.run(live_job("a", gpus="1..4"))
     lab.submit(job("b", gpus=2))
     [change] = lab.round()
-    found = answer_to_failure(change, lab.job("a"), reason=FULL, is_temporary=True)
+    found = answer_to_failure(change, lab.job("a"), reason=FULL, kind=FailureKind.TEMPORARY)
     assert found.is_retried
 
 
@@ -119,8 +121,8 @@ def test_stops_kills_and_queries_are_retried() -> None:
         KillWorkers(A, 1, (0,)),
         ReportWorkers(A, 1, (0,)),
     ):
-        for is_temporary in (True, False):
-            found = answer_to_failure(command, lab.job("a"), reason=FULL, is_temporary=is_temporary)
+        for kind in FailureKind:
+            found = answer_to_failure(command, lab.job("a"), reason=FULL, kind=kind)
             assert found.is_retried
             assert "could not be " in found.event.reason
             assert FULL in found.event.reason

@@ -5,6 +5,8 @@ from rota.core.model.units import (
     GIB,
     ArrayRequest,
     GpuCount,
+    format_bytes,
+    format_seconds,
     parse_array,
     parse_bytes,
     parse_gpus,
@@ -117,3 +119,21 @@ def test_an_array_may_limit_how_many_of_its_jobs_run_at_once():
 def test_a_wrong_limit_of_an_array_is_refused(text: str):
     with pytest.raises(ValueError, match="is not a number of jobs, as in 0-99%8"):
         parse_array(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (90, "1m30s"), (7200, "2h"), (93784, "1d2h3m4s"), (0.25, "0.25s"), (61.5, "61.5s")],
+)
+def test_a_formatted_time_reads_as_the_same_time(seconds: float, text: str):
+    assert format_seconds(seconds) == text
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(1, "1B"), (1536, "1536B"), (2**10, "1KiB"), (6 * GIB, "6GiB"), (3 * 2**39, "1536GiB")],
+)
+def test_a_formatted_amount_of_memory_reads_as_the_same_amount(count: int, text: str):
+    assert format_bytes(count) == text
+    assert parse_bytes(text) == count

@@ -413,7 +413,7 @@ def test_of_two_equal_moves_the_one_that_keeps_worker_0_is_made() -> None:
 def place_over(before: View, new: Job, *yielding: Job, units: int = 0) -> dict[str, str]:
     """Where all jobs are after `new` was placed; `yielding` jobs, the last one first, shrink to so
     many units if they must."""
-    wishes = wishes_of(before, [request(each) for each in before.jobs if each == new])
+    wishes = wishes_of(before, [request(each) for each in before.jobs.values() if each == new])
     by_id = {wish.job.id: wish for wish in wishes}
     victims = [replace(by_id[each.id], units=units, yields=True) for each in yielding]
     return where(place([by_id[new.id], *victims], capacity=before.free, planned=before.planned))

@@ -1,6 +1,5 @@
 """Accounts of the jobs of a cluster's users."""
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -23,7 +22,7 @@ def account(user: str, uid: int = IMAGE_DEFAULT_UID, *, says: list[str]) -> Unix
     owners: Any = SimpleNamespace(owner=lambda _: ("", ""))
     nodes = ClusterEnvironment(nothing, None, "", (), False, owners, known)
     submission = Submission(JobId("job"), user, uid, "{}")
-    return asyncio.run(nodes.prepare(submission, JobRequest(command=["p"]))).account
+    return nodes.prepare(submission, JobRequest(command=["p"])).account
 
 
 def test_a_mapped_user_has_the_mapped_account() -> None:

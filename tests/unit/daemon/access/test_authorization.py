@@ -8,6 +8,7 @@ from rota.core.model.job import Job, JobId
 from rota.daemon.access.authorization import (
     AccessScope,
     Caller,
+    PriorityLimits,
     caller_of_groups,
     caller_of_uid,
     job_scope,
@@ -19,11 +20,12 @@ from rota.daemon.access.authorization import (
     require_job_token,
     require_move_target,
     require_owner_or_admin,
+    require_priority,
     require_submitter,
     require_token_creator,
     uid_of_jobs,
 )
-from rota.daemon.errors import ForbiddenError
+from rota.daemon.errors import ForbiddenError, RefusedError
 from tests.support.builders import Lab, cluster, job
 
 ADA, EVE = Caller("ada"), Caller("eve")
@@ -161,3 +163,33 @@ def test_jobs_move_to_allowed_targets_only() -> None:
     require_move_target("https://b", frozenset({"https://b"}))
     with pytest.raises(ForbiddenError, match="moving jobs to https://c is not allowed"):
         require_move_target("https://c", frozenset({"https://b"}))
+
+
+@pytest.mark.parametrize(
+    ("caller", "priority", "current", "refusal"),
+    [
+        (ADA, 0, None, ""),
+        (ADA, -5, None, ""),
+        (ADA, 1, None, "1 is above the limit of 0 for users; .* administrator may"),
+        (ADMIN, 100, None, ""),
+        (ADMIN, 101, None, "101 is above the limit of 100 for .* raise the setting"),
+        # A lower priority than that of the job is always allowed.
+        (ADA, 40, 50, ""),
+        (ADA, 51, 50, "51 is above the limit of 0"),
+    ],
+)
+def test_priorities_have_limits(
+    caller: Caller, priority: int, current: int | None, refusal: str
+) -> None:
+    limits = PriorityLimits()
+    if not refusal:
+        return require_priority(caller, priority, limits=limits, current=current)
+    with pytest.raises(RefusedError, match=refusal):
+        require_priority(caller, priority, limits=limits, current=current)
+    return None
+
+
+def test_limits_of_priorities_are_settings() -> None:
+    require_priority(ADA, 7, limits=PriorityLimits(of_users=7))
+    with pytest.raises(RefusedError, match="limit of 5 for administrators"):
+        require_priority(ADMIN, 6, limits=PriorityLimits(of_users=7, of_admins=5))

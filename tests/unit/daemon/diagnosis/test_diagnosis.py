@@ -45,6 +45,7 @@ MESSAGES = {
     "FileNotFound": "python3: can't open file '/x/train.py': [Errno 2] No such file or directory",
     "Loader": "RuntimeError: DataLoader worker (pid 42) is killed by signal: Bus error.",
     "daemon": "docker: Error response from daemon: manifest for x:y not found",
+    "rootless": 'exec: "newuidmap": executable file not found in $PATH',
     "ORTE_comm": "ORTE has lost communication with a remote daemon.",
     "before": "[node-1:7] Signal: Segmentation fault (11)\n[node-1:7] Signal code: Address not "
     "mapped (1)",

@@ -1,12 +1,16 @@
 """Jobs of a request, and rejected requests."""
 
+import dataclasses
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rota.core.explain.feasibility import FeasibilityChecker
-from rota.core.model.job import Estimate, GpuShare, JobSpec, Mode, Processes
+from rota.core.lifecycle.reducer import new_job
+from rota.core.model.events import JobEdited, JobSubmitted
+from rota.core.model.job import Estimate, GpuShare, Job, JobId, JobSpec, Mode, Processes
 from rota.core.model.units import GIB
 from rota.daemon.errors import RefusedError
 from rota.daemon.jobs.admission import (
@@ -14,11 +18,16 @@ from rota.daemon.jobs.admission import (
     Defaults,
     adapted_to_site,
     admit,
+    edit_event,
+    with_edits,
     without_defaults,
 )
 from rota.daemon.jobs.validation import check_shape, parse_mount
+from rota.errors import UserError
+from rota.wire.job_changes import JobEdit
+from rota.wire.job_request import edit_fields
 from rota.wire.jobs import JobRequest
-from tests.support.builders import cluster
+from tests.support.builders import Lab, cluster
 
 NODES = cluster("1x4")
 NOTHING = Defaults()
@@ -342,3 +351,82 @@ def test_copy_of_a_cluster_job_has_no_network_of_a_machine():
     copied = without_defaults(old, user="user-1", defaults=Defaults(are_contained=True))
     assert not copied.host_network
     assert without_defaults(old, user="user-1", defaults=NOTHING).host_network
+
+
+def edited(job: Job, **values: Any) -> JobEdited:
+    nodes = FeasibilityChecker(NODES)
+    return edit_event(job, JobEdit(**values), actor="ann", feasibility=nodes)
+
+
+def queued_job(**fields: Any) -> Job:
+    return new_job(JobSubmitted(JobId("a"), spec(**fields)), 0.0, known=None)
+
+
+def test_the_fields_of_an_edit_are_those_of_the_table():
+    assert {each.name for each in dataclasses.fields(JobEdit)} == edit_fields().keys()
+
+
+def test_an_edit_is_written_as_a_submit():
+    found = edited(queued_job(), time_limit="2h", retry_on=[75], memory="2GiB", priority=3)
+    assert found == JobEdited(
+        JobId("a"),
+        "ann",
+        priority=3,
+        time_limit_s=7200.0,
+        retry_on=frozenset({75}),
+        memory_bytes=2 * GIB,
+    )
+    assert edited(queued_job(), time_limit="", gpu_types=[]) == JobEdited(
+        JobId("a"), "ann", time_limit_s=math.inf, gpu_types=()
+    )
+
+
+def test_an_edited_job_of_an_array_keeps_its_index():
+    job = queued_job()
+    member = replace(job, spec=replace(job.spec, name="sweep[3]"))
+    assert edited(member, name="other").name == "other[3]"
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "words"),
+    [
+        ({}, "", "names no field"),
+        ({"priority": 1001}, "priority", "out of bounds"),
+        ({"retries": -1}, "retries", "out of bounds"),
+        ({"name": ""}, "name", "is not allowed"),
+        ({"time_limit": "soon"}, "time_limit", "is not a time"),
+        ({"memory": "6"}, "memory", "give a unit"),
+        ({"gpu_types": ["H100"]}, "gpu_types", "can never run"),
+    ],
+)
+def test_an_impossible_edit_is_refused(values: dict[str, Any], field: str, words: str):
+    with pytest.raises(UserError, match=words) as caught:
+        edited(queued_job(), **values)
+    assert getattr(caught.value, "field", "") == field
+
+
+def test_a_running_job_refuses_an_edit_of_its_resources():
+    lab = Lab(NODES)
+    lab.run(replace(spec(), name="a"))
+    with pytest.raises(RefusedError, match="job a is running"):
+        edited(lab.job("a"), priority=1, cpus=2.0)
+    assert edited(lab.job("a"), retries=1).retries == 1
+
+
+def test_an_edited_request_has_the_new_values():
+    fields = {"name": "bert", "time_limit": "120m", "gpu_types": ["gpu"]}
+    request = JobRequest(["train"], **fields)
+    accepted = spec(command=["train"], **fields)
+    assert with_edits(request, accepted) == request
+    assert with_edits(request, replace(accepted, name="bert[7]")) == request
+    changed = replace(
+        accepted, name="new[7]", time_limit_s=math.inf, memory_bytes=GIB, retry_on=frozenset({9, 1})
+    )
+    assert with_edits(request, changed) == replace(
+        request, name="new", time_limit="", memory="1GiB", retry_on=[1, 9]
+    )
+
+
+def test_a_request_that_an_earlier_version_accepted_stays_as_it_is():
+    request = JobRequest(["train"], memory="6")
+    assert with_edits(request, PLAIN) == request

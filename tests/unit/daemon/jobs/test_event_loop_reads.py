@@ -16,7 +16,7 @@ from rota.api.routes import logs as log_routes
 from rota.api.streams import OpenStreams
 from rota.config.limits import DEFAULT_LIMITS
 from rota.core.model.events import NodeSeen
-from rota.daemon.access.authorization import Caller
+from rota.daemon.access.authorization import Caller, PriorityLimits
 from rota.daemon.jobs.admission import Defaults
 from rota.daemon.jobs.exec_sessions import ExecSessions
 from rota.daemon.jobs.job_history import JobHistory
@@ -83,6 +83,7 @@ class Services:
             snapshots=nothing,
             limits=DEFAULT_LIMITS,
             launch_environment=LocalEnvironment(nothing, nothing, socket_dir=""),
+            priority_limits=PriorityLimits(),
         )
         self.submissions = SubmissionService(
             self.controller, store, directory=self.directory, site=site

@@ -13,7 +13,7 @@ from rota.core.kernel.kernel import Kernel
 from rota.core.model.events import JobCancelled, NodeSeen
 from rota.core.model.node import Gpu, Node, NodeId
 from rota.core.scheduling.view import Rules
-from rota.daemon.access.authorization import Caller
+from rota.daemon.access.authorization import Caller, PriorityLimits
 from rota.daemon.errors import LimitError, RefusedError
 from rota.daemon.jobs import submission
 from rota.daemon.jobs.admission import Defaults, admit
@@ -42,6 +42,7 @@ def service_of(kernel: Kernel) -> SubmissionService:
         snapshots=nothing,
         limits=LIMITS,
         launch_environment=LocalEnvironment(nothing, nothing, socket_dir=""),
+        priority_limits=PriorityLimits(),
     )
     store = MemoryStore()
     return SubmissionService(
@@ -99,6 +100,7 @@ def with_store(kernel: Kernel, **limits: int) -> SubmissionService:
         defaults=lambda _: Defaults(),
         snapshots=nothing,
         limits=UserLimits(**limits),
+        priority_limits=PriorityLimits(),
         launch_environment=environment,
     )
     return SubmissionService(
@@ -165,3 +167,12 @@ def test_a_large_array_is_checked_in_a_thread(monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(scenario())
     assert len({job.spec.array for job in kernel.jobs.values()}) == 1
     assert kernel.n_queued("ada") == 1000
+
+
+def test_only_administrators_submit_with_a_high_priority() -> None:
+    kernel = Kernel(Rules())
+    kernel.apply(node(2), 0.0)
+    urgent = JobRequest(command=["p"], gpus="1", workdir="/", priority=5)
+    with pytest.raises(RefusedError, match="priority: 5 is above the limit of 0"):
+        service_of(kernel).admit(ADA, [urgent])
+    assert service_of(kernel).admit(Caller("ada", uid=1000, is_admin=True), [urgent])

@@ -122,3 +122,23 @@ def test_an_attempt_gets_the_progress_of_the_last_one(launched: Launched, tmp_pa
 
 def test_a_job_without_epochs_gets_no_rota_epochs(launched: Launched) -> None:
     assert "ROTA_EPOCHS" not in launched(JobRequest(command=["p"])).env
+
+
+def test_an_unreadable_request_of_one_job_does_not_end_the_pruning() -> None:
+    """The snapshots of its owner stay: the job may need any of them."""
+    programs = {
+        "a": Submission(JobId("a"), "ada", 1, "{"),
+        "b": Submission(
+            JobId("b"), "bob", 2, pack(SubmittedProgram(JobRequest(["p"], snapshot="x")))
+        ),
+    }
+    pruned: list[Any] = []
+    snapshots: Any = SimpleNamespace(
+        prune=lambda needed, *, spared: pruned.append((needed, spared)),
+        prune_workdirs=lambda jobs, **_: pruned.append(jobs),
+    )
+    site: Any = SimpleNamespace(snapshots=snapshots)
+    reader: Any = SimpleNamespace(jobs=programs)
+    store: Any = SimpleNamespace(submission=programs.get)
+    asyncio.run(Launcher(reader, store, site=site).prune_snapshots(keep_workdir_s=1.0))
+    assert pruned == [({(2, "x")}, {1}), {"a", "b"}]

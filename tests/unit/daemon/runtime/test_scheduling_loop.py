@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from rota.core.model.commands import Command, StartWorkers
 from rota.core.model.events import JobCancelled, JobSubmitted, WorkersExited, WorkersStarted
 from rota.core.model.job import Job, JobId, Queued, Running
 from rota.core.model.node import Node
-from rota.core.scheduling.policy_api import Budget, Targets
+from rota.core.scheduling.policy_api import Budget, Policy, Targets
 from rota.daemon.cluster_service import ClusterService, DaemonAddress, DaemonSetup
 from rota.daemon.runtime import scheduling_loop
 from rota.daemon.runtime.controller import Controller, ControllerDependencies
 from rota.engines.interface import EventSink, Program
 from rota.policies.registry import parse
 from rota.server.backend import NoGpuInfo
+from rota.store.interface import Batch
 from rota.store.memory import MemoryStore
 from tests.support.builders import QUICK, cluster, job
 from tests.support.timeouts import PATIENCE_S
@@ -64,12 +66,24 @@ class QuickEngine:
             self.tell(WorkersStarted(command.job_id, command.attempt, workers))
 
 
-class Daemon:
+class RecordingStore(MemoryStore):
     def __init__(self) -> None:
+        super().__init__()
+        self.states: list[str] = []
+        """The states of the jobs in each write."""
+
+    def write(self, batch: Batch) -> Future[None]:
+        self.states += [job.state.value for job in batch.effects.jobs.values()]
+        return super().write(batch)
+
+
+class Daemon:
+    def __init__(self, policy: Policy | None = None) -> None:
         self.policy, self.engine = BlockingPolicy(), QuickEngine()
         engine: Any = self.engine
-        parts = ControllerDependencies(MemoryStore(), engine, lambda: 100.0, QUICK)
-        self.controller = Controller(parts, self.policy)
+        self.store = RecordingStore()
+        parts = ControllerDependencies(self.store, engine, lambda: 100.0, QUICK)
+        self.controller = Controller(parts, policy or self.policy)
         setup = DaemonSetup(
             "fake", DaemonAddress("", TcpListener(None)), "blocking", Path("policy")
         )
@@ -99,7 +113,8 @@ class Daemon:
             await self.controller.changed()
         self.policy.gate.clear()
         await self.submit(B)
-        while not self.service.status().scheduling:  # noqa: ASYNC110 - no event tells of it
+        # The round before may be reported, too: wait until the policy is inside.
+        while not (self.policy.n_inside and self.service.status().scheduling):  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
@@ -175,6 +190,59 @@ def test_a_policy_that_raises_is_reported_until_a_round_succeeds(
             while not daemon.is_in(A, Running):
                 await daemon.controller.changed()
         assert daemon.service.stall == ""
+        await daemon.controller.close()
+
+    asyncio.run(scenario())
+
+
+async def idle(daemon: Daemon) -> None:
+    """Wait until the rounds of the start are over."""
+    async with asyncio.timeout(PATIENCE_S):
+        while daemon.controller.scheduling_loop.is_busy:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0)
+
+
+def test_a_job_that_fits_starts_with_the_write_that_submits_it() -> None:
+    async def scenario() -> None:
+        daemon = Daemon(parse("elastic-fifo"))
+        await daemon.start()
+        await idle(daemon)
+        daemon.controller.apply_event(JobSubmitted(A, job(A)))
+        assert daemon.store.states == ["queued", "starting"]
+        daemon.controller.apply_event(JobSubmitted(B, job(B)))
+        assert daemon.store.states == ["queued", "starting", "queued"], "no pause between rounds"
+        async with asyncio.timeout(PATIENCE_S):
+            while not daemon.is_in(B, Running):
+                await daemon.controller.changed()
+        await daemon.controller.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_policy_of_a_user_runs_in_a_thread() -> None:
+    async def scenario() -> None:
+        daemon = Daemon()
+        await daemon.start()
+        await idle(daemon)
+        daemon.controller.apply_event(JobSubmitted(A, job(A)))
+        assert daemon.store.states == ["queued"]
+        await daemon.controller.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_event_is_written_although_its_round_has_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        daemon = Daemon(parse("elastic-fifo"))
+        await daemon.start()
+        await idle(daemon)
+        monkeypatch.setattr(scheduling_loop, "decide", lambda *_: 1 // 0)
+        daemon.controller.apply_event(JobSubmitted(A, job(A)))
+        assert daemon.store.states == ["queued"]
+        async with asyncio.timeout(PATIENCE_S):
+            while "ZeroDivisionError" not in daemon.service.stall:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0)
+        assert not daemon.controller.trouble
         await daemon.controller.close()
 
     asyncio.run(scenario())

@@ -3,16 +3,18 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 from aiohttp import web
 
-from rota.core.model.events import Event, NodeSeen, WorkersExited
+from rota.core.model.events import Event, NodeSeen, WorkersExited, WorkersStarted
+from rota.engines.kubernetes import reconciler
 from rota.engines.kubernetes.engine import KubernetesEngine
 from rota.engines.kubernetes.pods import naming
+from rota.engines.kubernetes.pods.deleter import PodDeleter
 from rota.engines.kubernetes.pods.manifest import affinity
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.errors import RotaError
@@ -95,15 +97,34 @@ def test_a_tainted_node_opens_after_a_forced_delete(tmp_path: Path) -> None:
     staged(play, ours, node(taints=(TAINT,)), root=tmp_path)
 
 
-def test_a_failed_watch_is_reported(tmp_path: Path) -> None:
-    """A bug in a listener ends the watch; the daemon must not continue without it."""
+def test_a_pod_that_cannot_be_read_does_not_end_the_engine(tmp_path: Path) -> None:
+    """Another pod is followed. The next daemon would find the same pod, and end as well."""
+    other = replace(WORKER, worker=1)
+    done = container(terminated={"exitCode": 0})
 
     async def play(stage: Stage) -> None:
         stage.tell("MODIFIED", pod("Running", meta={"resourceVersion": "later"}, spec=HERE))
+        stage.tell("ADDED", pod("Succeeded", worker=other, spec=HERE, status=done))
+        assert (await stage.told(WorkersExited)).codes == {1: 0}
+
+    staged(play, pod("Running", spec=HERE), node(), root=tmp_path)
+
+
+def test_a_bug_in_the_engine_itself_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon must not continue without its engine."""
+
+    def fail(_: PodDeleter) -> None:
+        raise ValueError
+
+    async def play(stage: Stage) -> None:
         with pytest.raises(RotaError, match="bug in rota") as broken:
             await stage.engine.broken()
         assert isinstance(broken.value.__cause__, ValueError)
 
+    monkeypatch.setattr(reconciler, "TICK_S", 0.0)
+    monkeypatch.setattr(PodDeleter, "clean_up_due", fail)
     staged(play, pod("Running", spec=HERE), node(), root=tmp_path)
 
 
@@ -155,3 +176,39 @@ def test_pods_of_ignored_jobs_are_left_alone_and_counted(tmp_path: Path) -> None
         is_over.set()
 
     asyncio.run(with_server(answer, play))
+
+
+def test_an_external_pod_is_the_worker_of_its_own_job_only(tmp_path: Path) -> None:
+    """Whatever its annotation says, also before the jobs are known."""
+    external: Object = {**HERE, "schedulerName": "rota"}
+    mine, forged = (
+        pod(
+            "Running",
+            meta={
+                "name": name,
+                "uid": name,
+                "annotations": {naming.PLACED: naming.placed_annotation(WORKER, uid=name)},
+            },
+            spec=external | {"containers": [{"name": "main"}]},
+        )
+        for name in ("mine", "forged")
+    )
+    done = {"containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 3}}}]}
+
+    def ended(found: Object, version: str) -> Object:
+        meta = found["metadata"] | {"resourceVersion": version}
+        return {**found, "metadata": meta, "status": {"phase": "Failed", **done}}
+
+    async def play(stage: Stage) -> None:
+        stage.tell("ADDED", mine)
+        stage.tell("MODIFIED", ended(forged, "5"))
+        stage.tell("ADDED", pod("Running", worker=replace(WORKER, worker=7), spec=HERE))
+        assert (await stage.told(WorkersStarted)).workers == {7}
+        stage.engine.know_external_pods({WORKER.job_id: "mine/mine"})
+        assert (await stage.told(WorkersStarted)).workers == {0}
+        stage.tell("MODIFIED", ended(forged, "6"))
+        stage.tell("MODIFIED", ended(mine, "7"))
+        assert (await stage.told(WorkersExited)).codes == {0: 3}
+        assert "DELETE" not in stage.asked
+
+    staged(play, forged, node(), root=tmp_path)

@@ -1,5 +1,10 @@
 """Rendering of a start command into one spec per worker."""
 
+import errno
+import os
+import socket
+from typing import Any
+
 import pytest
 
 from rota.core.model.allocation import Slot
@@ -8,6 +13,7 @@ from rota.core.model.job import JobId
 from rota.core.model.node import NodeId
 from rota.core.model.units import GIB
 from rota.engines.interface import Program, UnixAccount, WorkerLimits
+from rota.engines.local import worker_spec
 from rota.engines.local.cgroup_discovery import Hierarchies
 from rota.engines.local.containers import Tool
 from rota.engines.local.supervisor.records import WorkerKey, WorkerSpec
@@ -102,3 +108,17 @@ def test_engine_variables_override_those_of_the_job() -> None:
     assert (spec.env["RANK"], spec.env["CUDA_VISIBLE_DEVICES"]) == ("0", "3")
     assert spec.env["HOME"] == "/elsewhere"
     assert (spec.uid, spec.gid, spec.groups) == (1000, 1000, [27])
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_user_who_occupies_all_loopback_ports_stops_no_start(
+    monkeypatch: pytest.MonkeyPatch, *, is_full: bool
+) -> None:
+    class OccupiedSocket(socket.socket):
+        def bind(self, address: Any) -> None:
+            if is_full or address[1] == 0:
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+            super().bind(address)
+
+    monkeypatch.setattr(worker_spec.socket, "socket", OccupiedSocket)
+    assert worker_spec.pick_free_port() in worker_spec.OTHER_PORTS

@@ -18,8 +18,9 @@ from rota.core.model.events import (
 )
 from rota.core.model.job import Ended, Job, JobId, Stopping
 from rota.core.scheduling.round import decide
-from rota.errors import FenceRejectedError, UnavailableError, WriteRejectedError
+from rota.errors import FenceRejectedError, StoreError, UnavailableError, WriteRejectedError
 from rota.policies.registry import parse
+from rota.store.kubernetes import rejected_endings
 from rota.store.kubernetes.rejected_endings import PREFIX
 from tests.support.fake_object_api import FakeObjectApi, Object
 from tests.unit.store.kubernetes.test_store import NODES, A, B, C, D, Site, ended, play
@@ -257,5 +258,46 @@ def test_an_ended_job_without_object_is_forgotten() -> None:
         del site.objects.found[A]
         site.store.forget_object(A)
         assert not site.store._status_writer.is_known(A)
+
+    play(scenario)
+
+
+def test_thousands_of_rejected_ends_leave_room_in_the_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end of a job without a row is the deletion of its object: it never runs again."""
+    monkeypatch.setattr(rejected_endings, "MAX_BYTES", 400)
+    monkeypatch.setattr(rejected_endings, "SHORT_AFTER_BYTES", 200)
+
+    async def scenario(site: Site) -> None:
+        for each in (A, B, C, D):
+            await site.submit(each)
+        site.objects.mute = {A, B, C, D}
+        for each in (A, B, C, D):
+            await site.write(site.kernel.apply(JobCancelled(each, reason="x" * 500), site.now))
+        kept = {name: text for name, text in site.objects.kept.items() if name.startswith(PREFIX)}
+        assert sum(len(name) + len(text) for name, text in kept.items()) <= 400
+        assert 0 < len(kept) < 4
+        assert {*site.objects.found} == ends_kept(site)
+        replica = Site(site.objects)
+        saved = await asyncio.to_thread(replica.store.load)
+        assert saved.jobs == ()
+
+    play(scenario)
+
+
+def test_the_end_of_a_job_does_not_wait_for_a_failing_webhook() -> None:
+    """It is in a shared row. A start waits, because a rejected start would cancel the job."""
+
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        await site.run(A)
+        site.objects.webhook_down = {A}
+        await end_here(site, A)
+        assert ends_kept(site) == {A}
+        await site.submit(B)
+        site.objects.webhook_down = {B}
+        with pytest.raises(StoreError, match="failed calling webhook"):
+            await start_all(site)
 
     play(scenario)

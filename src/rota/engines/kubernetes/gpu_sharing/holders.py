@@ -19,6 +19,7 @@ from rota.engines.kubernetes.gpu_sharing.placeholder_pod import (
     gpu_location_of,
     holder_problem,
     placeholder,
+    same_gpu_twice,
 )
 from rota.engines.kubernetes.pods import naming
 from rota.engines.kubernetes.pods.placement import PodPlacement
@@ -33,6 +34,8 @@ from rota.kube.resources import PODS, Object, part
 from rota.kube.retry import retry_until_final
 
 REPORT_TIMEOUT_S = 30.0
+MAX_REPORT_BYTES = 4096
+"""A longer first line is no id of a GPU: the program of the pod may be another one."""
 
 
 class GpuHolderError(UnavailableError):
@@ -231,17 +234,29 @@ class GpuHolders:
         async with aclosing(self._client.pod_log(holder.name, follow=True)) as chunks:
             async for chunk in chunks:
                 output += chunk
-                if b"\n" in output:
+                if b"\n" in output or len(output) > MAX_REPORT_BYTES:
                     break
-        _, _, line = output.split(b"\n")[0].decode(errors="replace").partition(" ")
+        _, _, line = (
+            output[:MAX_REPORT_BYTES].split(b"\n")[0].decode(errors="replace").partition(" ")
+        )
         found = gpu_in(line)
         if isinstance(found, StartProblem):
             # No output: the container did not start, and a known problem explains more.
             holder.problem = found if output or holder.problem is None else holder.problem
             return
+        if other := self._other_with(found, holder):
+            holder.problem = same_gpu_twice(found, other)
+            return
         holder.uuid, holder.problem = found, None
         notes = {"metadata": {"annotations": {naming.SHARED_GPUS: holder.uuid}}}
         await self._client.amend(PODS, holder.name, body=notes)
+
+    def _other_with(self, uuid: str, holder: GpuHolder) -> str:
+        """The name of another placeholder pod on this node with this id. The sharers of both would
+        be on one GPU, and each group could fill its memory."""
+        nodes = {node for (node, _), each in self._holders.items() if each is holder}
+        others = (each for (node, _), each in self._holders.items() if node in nodes)
+        return next((each.name for each in others if each is not holder and each.uuid == uuid), "")
 
     def _sharers(self, location: GpuLocation) -> list[PodState]:
         node, index = location

@@ -89,6 +89,12 @@ def gpu_in(line: str) -> str | StartProblem:
     return StartProblem(f"it does not report the id of its GPU: {shown(name) or '-'}", GPU_ID_HINT)
 
 
+def same_gpu_twice(uuid: str, other: str) -> StartProblem:
+    """The problem of a placeholder pod whose GPU another placeholder pod of its node has."""
+    message = f"it reports GPU {shown(uuid)}, which the placeholder pod {other} holds already"
+    return StartProblem(message, "check the device plugin of the node: each GPU needs an id")
+
+
 def gpu_location_of(pod: Object) -> GpuLocation | None:
     node, _, index = naming.container_env(pod).get(naming.PLACE_VARIABLE, "").rpartition("/")
     held = indices(index)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from rota.engines.interface import WorkerId
+from rota.engines.interface import LogLimits, WorkerId
 from rota.engines.kubernetes.logs.pacing import LogPacer
 from rota.engines.kubernetes.logs.parser import LogStreamParser, ResumePoint
 from rota.engines.kubernetes.pods import naming
@@ -39,9 +39,14 @@ class LogCollector:
     """`is_over`: whether a worker has ended."""
 
     def __init__(
-        self, client: KubeClient, root: Path, *, is_over: Callable[[WorkerId], bool]
+        self,
+        client: KubeClient,
+        root: Path,
+        *,
+        limits: LogLimits,
+        is_over: Callable[[WorkerId], bool],
     ) -> None:
-        self._client, self._root, self._is_over = client, root, is_over
+        self._client, self._root, self._limits, self._is_over = client, root, limits, is_over
         self._tasks: dict[WorkerId, asyncio.Task[None]] = {}
         self._waiting: dict[WorkerId, bool] = {}
         """Workers that wait for their turn, and whether they are urgent."""
@@ -136,7 +141,7 @@ class LogCollector:
             return await self._write(pod_state)
 
     async def _write(self, pod_state: PodState) -> bool:
-        folder, limits = self._folder(pod_state.worker), pod_state.log
+        folder, limits = self._folder(pod_state.worker), self._limits
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = LogFile(
             str(self.path(pod_state.worker)), file_bytes=limits.file_bytes, n_files=limits.files

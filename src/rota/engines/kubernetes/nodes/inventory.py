@@ -20,6 +20,8 @@ from rota.kube.resources import Object, part
 MIB = 1024**2
 DEFAULT_GPU_BYTES = 16 * GIB
 """Assumed memory of a GPU if its node does not report it."""
+MAX_GPU_BYTES = 1024 * 1024 * GIB
+"""A node that reports more than this is wrong: the number is ignored."""
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
@@ -180,7 +182,8 @@ def _gpus_at(
 
 def _memory_bytes(node: Object, settings: KubernetesSettings) -> int:
     labels = part(node, "metadata", "labels")
-    return int(parse_quantity(labels.get(f"{settings.gpu_resource}.memory")) * MIB)
+    reported = parse_quantity(labels.get(f"{settings.gpu_resource}.memory")) * MIB
+    return int(reported) if reported <= MAX_GPU_BYTES else 0
 
 
 def _count(text: str | None) -> int:

@@ -19,6 +19,7 @@ from rota.engines.kubernetes.pods.state import PodStage, PodState, condition, st
 from rota.engines.kubernetes.pods.tracker import PodTracker
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.kube.resources import Object, WatchEvent, part
+from rota.tasks import ErrorIsolation
 
 log = structlog.get_logger()
 
@@ -52,6 +53,7 @@ class NodeTracker:
         self._node_of_pod: dict[PodKey, str] = {}
         self._dirty: set[str] = set()
         self._warned: set[str] = set()
+        self._isolation = ErrorIsolation("node not read; its last known state counts")
 
     def nodes(self) -> tuple[Node, ...]:
         """The nodes as of the last `pop_events`. Safe to call from another thread: one atomic
@@ -114,18 +116,21 @@ class NodeTracker:
         events: list[NodeSeen | NodeLost] = []
         dirty, self._dirty = self._dirty, set()
         for name in sorted(dirty):
-            node_id = NodeId(name)
-            before = self._known.get(node_id)
-            if self.is_gone(name):
-                self._gpu_counts.pop(name, None)
-                if self._known.pop(node_id, None) is not None:
-                    events.append(NodeLost(node_id))
-                continue
-            node = self._compute(name, before)
-            if node != before:
-                self._known[node_id] = node
-                events.append(NodeSeen(node))
+            with self._isolation.of(node=name):
+                events += self._events_of(name)
         return events
+
+    def _events_of(self, name: str) -> list[NodeSeen | NodeLost]:
+        node_id = NodeId(name)
+        before = self._known.get(node_id)
+        if self.is_gone(name):
+            self._gpu_counts.pop(name, None)
+            return [NodeLost(node_id)] if self._known.pop(node_id, None) else []
+        node = self._compute(name, before)
+        if node == before:
+            return []
+        self._known[node_id] = node
+        return [NodeSeen(node)]
 
     def _compute(self, name: str, before: Node | None) -> Node:
         ours = [

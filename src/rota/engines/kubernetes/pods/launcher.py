@@ -17,7 +17,7 @@ from rota.engines.kubernetes.pods.manifest import ungate_patch
 from rota.engines.kubernetes.pods.placement import PodPlacement
 from rota.engines.kubernetes.pods.start_problems import StartProblem
 from rota.engines.kubernetes.pods.state import PodStage, PodState
-from rota.engines.kubernetes.pods.termination import CANNOT_RUN, PodTermination
+from rota.engines.kubernetes.pods.termination import CANNOT_RUN, PodTermination, termination_of_bug
 from rota.engines.kubernetes.pods.token_secret import secret_of
 from rota.engines.kubernetes.pods.tracker import PodTracker
 from rota.kube.client import KubeClient
@@ -86,6 +86,11 @@ class PodLauncher:
                 await asyncio.gather(*(self._ungate(placement) for placement in first))
             if others:
                 await self._ungate_all(others, master=master)
+        except Exception as error:
+            # Otherwise the job would be starting for ever.
+            for placement in placements:
+                self._callbacks.give_up(placement.worker, termination_of_bug(error))
+            raise
         finally:
             for placement in placements:
                 del self.launching[placement.worker]

@@ -99,7 +99,6 @@ def _metadata(placement: PodPlacement, program: Program) -> Object:
     notes = {
         naming.JOB: worker.job_id,
         **_placement_annotations(slot),
-        naming.LOG: f"{program.log.file_bytes}x{program.log.files}",
     }
     if slot.share_bytes:
         notes[naming.SHARE] = str(slot.share_bytes)

@@ -24,9 +24,9 @@ FINALIZER = "rota.dev/ending"
 MASTER_ADDRESS, SHARED_GPUS = "rota.dev/master-addr", "rota.dev/card"
 """Annotations that are set when the gate is removed: the address of rank 0, and the ids of
 shared GPUs, with commas between them."""
-NODE, GPUS, SHARE, LOG = "rota.dev/node", "rota.dev/gpus", "rota.dev/share", "rota.dev/log"
-"""Annotations that are set at creation: the planned node, the indices of its GPUs there, the
-bytes of a share, and the log limits."""
+NODE, GPUS, SHARE = "rota.dev/node", "rota.dev/gpus", "rota.dev/share"
+"""Annotations that are set at creation: the planned node, the indices of its GPUs there, and the
+bytes of a share."""
 PLACED = "rota.dev/placed"
 """Annotation of an external pod: its worker, and its own uid, so that a copy of the pod is not
 mistaken for it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from rota.core.model.node import DEFAULT_TOLERATIONS
-from rota.engines.interface import LogLimits, WorkerId
+from rota.engines.interface import WorkerId
 from rota.engines.kubernetes.nodes.taints import toleration_keys
 from rota.engines.kubernetes.pods import naming
 from rota.engines.kubernetes.pods.requests import PodRequests, requests_of
@@ -46,7 +46,6 @@ class PodState:
     share_bytes: int
     ip: str
     usage: PodRequests
-    log: LogLimits
     is_deleted: bool
     is_killed: bool
     has_finalizer: bool
@@ -85,7 +84,6 @@ def pod_state_of(pod: Object, worker: WorkerId) -> PodState:
         share_bytes=_share_bytes(pod),
         ip=status.get("podIP") or "",
         usage=requests_of(pod, ""),
-        log=_log_limits(notes.get(naming.LOG, "")),
         is_deleted=is_deleted,
         is_killed=is_deleted and meta.get("deletionGracePeriodSeconds") == KILL_GRACE_S,
         has_finalizer=naming.FINALIZER in (meta.get("finalizers") or ()),
@@ -196,8 +194,3 @@ def _share_bytes(pod: Object) -> int:
     is_created_by_us = naming.GPUS_VARIABLE in env and not naming.is_external_pod(pod)
     text = env.get(naming.SHARE_VARIABLE) if is_created_by_us else notes.get(naming.SHARE)
     return next(iter(numbers(text or "")), 0)
-
-
-def _log_limits(text: str) -> LogLimits:
-    sizes = numbers(text.replace("x", ","))
-    return LogLimits(*sizes) if len(sizes) == len(("bytes", "files")) else LogLimits()

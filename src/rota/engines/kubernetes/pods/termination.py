@@ -63,6 +63,12 @@ class PodStopRequest:
     is_kill: bool = False
 
 
+def termination_of_bug(error: Exception) -> PodTermination:
+    """The termination of a worker whose start failed because of a bug. The log has the details."""
+    what = f"a bug in rota stopped its start: {type(error).__name__}: {error}"
+    return PodTermination(CANNOT_RUN, f"{shown(what, REASON_CHARS)}; please report it")
+
+
 def termination_of(pod: Object, stop_request: PodStopRequest) -> PodTermination:
     """The termination of a pod that is over."""
     status = part(pod, "status")

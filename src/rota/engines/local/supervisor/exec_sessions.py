@@ -69,26 +69,27 @@ class ExecServer:
         self._sessions: dict[int, _ExecSession] = {}
         """By the file descriptor of the connection."""
         self._is_closed = False
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener: socket.socket | None = None
 
     def open(self) -> None:
         """Listen. The permissions of the directory allow only the daemon to connect."""
+        listener = self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         folder = os.open(self._worker_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             # Through /proc/self/fd, because a socket path is limited to 107 bytes.
-            self._listener.bind(f"/proc/self/fd/{folder}/{state_files.EXEC_SOCKET}")
-            self._listener.listen(BACKLOG_MAX)
+            listener.bind(f"/proc/self/fd/{folder}/{state_files.EXEC_SOCKET}")
+            listener.listen(BACKLOG_MAX)
         except OSError:
             # The worker runs without exec sessions.
             return
         finally:
             os.close(folder)
-        self._listener.setblocking(False)
-        self._poll.register(self._listener, select.POLLIN)
+        listener.setblocking(False)
+        self._poll.register(listener, select.POLLIN)
 
     def handle(self, fd: int) -> None:
-        if fd == self._listener.fileno():
-            self._accept()
+        if self._listener is not None and fd == self._listener.fileno():
+            self._accept(self._listener)
             return
         session = self._sessions.get(fd)
         if session is not None and (session.marker or not self._begin(session)):
@@ -127,17 +128,19 @@ class ExecServer:
         return found
 
     def close(self) -> None:
-        self._listener.close()
         for session in self._sessions.values():
             session.connection.close()
+        if self._listener is None:
+            return
+        self._listener.close()
         with suppress(OSError):
             os.unlink(f"{self._worker_dir}/{state_files.EXEC_SOCKET}")
 
     # -- one session ----------------------------------------------------------------------------
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         try:
-            connection, _ = self._listener.accept()
+            connection, _ = listener.accept()
         except OSError:
             return
         connection.setblocking(False)

@@ -119,6 +119,7 @@ class Supervisor:
         self._is_killed = False
         self._n_left_behind = 0
         self._report_start_at = math.inf
+        self._is_listening = False
         self._poll = select.poll()
         self._poll.register(self._signals_fd, select.POLLIN)
         self._exec_server = ExecServer(worker_dir, spec, poll=self._poll)
@@ -143,7 +144,6 @@ class Supervisor:
             code = KILLED_CODE if is_kill_requested else STOPPED_CODE
             os.close(self._log_pipe.worker_fd)
             return self._finish(ExitRecord(code, NEVER_STARTED, is_stopped=True))
-        self._exec_server.open()
         self._start()
         while self._has_descendants():
             self._poll_once()
@@ -227,6 +227,10 @@ class Supervisor:
             self._report_start_at = time.monotonic() + REPORT_START_S
 
     def _report_start(self, now: float) -> None:
+        if not self._is_listening:
+            # Nobody runs commands beside a worker before its start is reported.
+            self._exec_server.open()
+            self._is_listening = True
         self._second_record.publish(self._record([]), is_durable=False)
         try:
             os.write(self._daemon_fd, f"started {self._key.folder}".encode())

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -143,3 +144,49 @@ def test_a_quota_refusal_fails_all_waiting_workers() -> None:
 def test_only_nvidia_gpus_can_be_shared() -> None:
     assert all(map(can_be_shared, ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb"]))
     assert not can_be_shared("amd.com/gpu")
+
+
+def test_two_placeholders_with_one_gpu_are_refused() -> None:
+    """A device plugin that gives two GPUs one id: their sharers would be on the same GPU."""
+    placement = replace(PLACEMENT, allocation=(Slot(NodeId("n1"), (1, 3), 20 * GIB),))
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        name = request.path.removesuffix("/log").rpartition("/")[2]
+        if request.path.endswith("/log"):
+            return web.Response(text="2026-11-16T08:00:00Z GPU-1\n")
+        holder = placeholder(("n1", int(name[-1])), WORKER, settings=SETTINGS)
+        holder["metadata"] |= {"uid": name, "resourceVersion": "1"}
+        holder["status"] = {"phase": "Running"}
+        return web.Response(text=json.dumps(holder))
+
+    async def play(cluster: KubeClient) -> None:
+        holders = GpuHolders(cluster, SETTINGS, pod_tracker=PodTracker())
+        with pytest.raises(GpuHolderError, match="reports GPU GPU-1, which the placeholder pod"):
+            await holders.hold(placement)
+
+    asyncio.run(with_server(answer, play))
+
+
+def test_endless_output_of_a_placeholder_is_not_read_to_its_end() -> None:
+    holder = placeholder(("n1", 1), WORKER, settings=SETTINGS)
+    holder["metadata"] |= {"uid": "u1", "resourceVersion": "1"}
+    holder["status"] = {"phase": "Running"}
+    ends: list[str] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if not request.path.endswith("/log"):
+            return web.json_response(holder)
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        with suppress(ConnectionError):
+            for _ in range(1000):
+                await stream.write(b"no newline " * 10_000)
+            ends.append("read to its end")
+        return stream
+
+    async def play(cluster: KubeClient) -> None:
+        with pytest.raises(GpuHolderError, match="does not report the id of its GPU"):
+            await GpuHolders(cluster, SETTINGS, pod_tracker=PodTracker()).hold(PLACEMENT)
+
+    asyncio.run(with_server(answer, play))
+    assert ends == []

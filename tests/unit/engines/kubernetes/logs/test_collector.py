@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from rota.engines.interface import WorkerId
+from rota.engines.interface import LogLimits, WorkerId
 from rota.engines.kubernetes.logs import collector
 from rota.engines.kubernetes.logs.collector import LogCollector
 from rota.engines.kubernetes.pods.state import pod_state_of
@@ -45,7 +45,9 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
 
         async def act(cluster: KubeClient) -> None:
             over: set[WorkerId] = set()
-            log_collector = LogCollector(cluster, tmp_path, is_over=over.__contains__)
+            log_collector = LogCollector(
+                cluster, tmp_path, limits=LogLimits(), is_over=over.__contains__
+            )
             await scenario(log_collector, over)
             await log_collector.close()
 

@@ -6,6 +6,7 @@ from structlog.testing import capture_logs
 from rota.core.explain.feasibility import with_full_capacity
 from rota.core.model.events import NodeLost, NodeSeen
 from rota.core.model.node import DEFAULT_TOLERATIONS, Node, NodeId, tolerates
+from rota.engines.kubernetes.nodes.inventory import DEFAULT_GPU_BYTES
 from rota.engines.kubernetes.nodes.taints import toleration_keys
 from rota.engines.kubernetes.nodes.tracker import GPU_COUNT_TTL_S, NodeTracker
 from rota.engines.kubernetes.pods.requests import requests_of
@@ -321,3 +322,21 @@ def test_the_memory_of_a_gpu_count_starts_when_gpus_disappear() -> None:
     assert indices(with_full_capacity(lab.node)) == [0, 1, 2, 3]
     lab.sees(node(gpus=4))
     assert with_full_capacity(lab.node) == lab.node
+
+
+@pytest.mark.parametrize("memory", ["1e308", "1e290", "15E", "-5", "nan", "inf"])
+def test_an_absurd_gpu_memory_is_ignored(memory: str) -> None:
+    """A kubelet may set labels of its node to any number."""
+    liar = node(gpus=2)
+    liar["metadata"]["labels"]["nvidia.com/gpu.memory"] = memory
+    lab = NodeLab()
+    assert lab.sees(liar)
+    assert {gpu.memory_bytes for gpu in lab.node.gpus} == {DEFAULT_GPU_BYTES}
+
+
+def test_an_error_about_one_node_does_not_hide_the_others() -> None:
+    lab = NodeLab()
+    broken = node("n1")
+    broken["spec"]["taints"] = ["not a taint"]
+    events = lab.sees(broken, node("n2"))
+    assert [event.node.id for event in events if isinstance(event, NodeSeen)] == ["n2"]

@@ -9,6 +9,7 @@ from rota.core.model.allocation import Slot
 from rota.core.model.node import NodeId
 from rota.engines.interface import WorkerId
 from rota.engines.kubernetes.gpu_sharing.holders import GpuHolders
+from rota.engines.kubernetes.pods import launcher
 from rota.engines.kubernetes.pods.launcher import LaunchCallbacks, PodLauncher
 from rota.engines.kubernetes.pods.placement import PodPlacement
 from rota.engines.kubernetes.pods.start_problems import StartProblem
@@ -62,13 +63,13 @@ def tried(
     async def play(cluster: KubeClient) -> None:
         gpu_holders = GpuHolders(cluster, KubernetesSettings(), pod_tracker=pod_tracker)
         callbacks = LaunchCallbacks(see, report_problem, give_up)
-        launcher = PodLauncher(cluster, pod_tracker, gpu_holders=gpu_holders, callbacks=callbacks)
-        launch = launcher.launch([(placement, pod())], master=WORKER, token="t")
+        started = PodLauncher(cluster, pod_tracker, gpu_holders=gpu_holders, callbacks=callbacks)
+        launch = started.launch([(placement, pod())], master=WORKER, token="t")
         bringing = asyncio.create_task(launch)
         await asyncio.sleep(0)
-        assert launcher.launching == {WORKER: placement}
+        assert started.launching == {WORKER: placement}
         await bringing
-        assert launcher.launching == {}
+        assert started.launching == {}
 
     asked = served(list(answers), play)
     return [each.partition(" ")[0] for each in asked], verdicts, troubles
@@ -156,3 +157,32 @@ def test_no_pod_starts_without_its_secret() -> None:
     asked, [verdict], _ = tried((200, NEW), failure(403, "Forbidden"))
     assert asked == ["PATCH", "POST"]
     assert verdict.code == 126
+
+
+def test_a_bug_in_a_start_ends_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the job would be starting for ever, with its GPUs."""
+
+    def fail(*_: object, **__: object) -> Object:
+        raise KeyError("spec")
+
+    monkeypatch.setattr(launcher, "ungate_patch", fail)
+    verdicts: list[PodTermination] = []
+    with pytest.raises(KeyError):
+        brought_up_with_a_bug(verdicts)
+    assert [each.code for each in verdicts] == [126]
+    assert "a bug in rota stopped its start: KeyError: 'spec'" in verdicts[0].reason
+
+
+def brought_up_with_a_bug(verdicts: list[PodTermination]) -> None:
+    pod_tracker = PodTracker()
+
+    def see(found: Object) -> None:
+        pod_tracker.see(found, WORKER)
+
+    async def play(cluster: KubeClient) -> None:
+        gpu_holders = GpuHolders(cluster, KubernetesSettings(), pod_tracker=pod_tracker)
+        callbacks = LaunchCallbacks(see, lambda *_: None, lambda _, found: verdicts.append(found))
+        pods = PodLauncher(cluster, pod_tracker, gpu_holders=gpu_holders, callbacks=callbacks)
+        await pods.launch([(PLACEMENT, pod())], master=WORKER, token="")
+
+    served([(200, pod(spec=GATED))], play)

@@ -1,4 +1,4 @@
-"""`rota report`: writes a support bundle for a job."""
+"""Collects a support bundle: what others need to help with a job."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota.cli.command import CommandOption, command
-from rota.cli.options import JOB
-from rota.cli.output.console import print_out
 from rota.errors import RotaError, UserError
 
 if TYPE_CHECKING:
@@ -24,39 +21,7 @@ TAIL_BYTES = 64 * 1024
 """Limits for the output of one worker."""
 
 
-@command(
-    "report",
-    JOB,
-    CommandOption(
-        "--output",
-        "-o",
-        name="output",
-        metavar="FILE",
-        text="Output file, - for stdout (default: rota-report-ID.md).",
-        parse=str,
-    ),
-)
-def report(*, job: str, output: str | None) -> None:
-    """Write a support bundle for a job (logs, history, job file).
-
-    The bundle holds the job file, the history, the last output of every worker of every attempt,
-    versions and nodes. Known kinds of secrets are removed. Read the file before you share it.
-    """
-    from rota.cli.output.report import render
-    from rota.client import Client
-
-    with Client() as rota:
-        bundle = _collect(rota, job)
-    text = render(bundle)
-    if output == "-":
-        print_out(text)
-        return
-    path = Path(output or f"rota-report-{bundle.details.job.id}.md")
-    _write(path, text)
-    print_out(f"wrote {path}; read it before you share it")
-
-
-def _collect(rota: Client, job: str) -> SupportBundle:
+def collect(rota: Client, job: str) -> SupportBundle:
     from rota import __version__
     from rota.cli.output.report import SupportBundle
 
@@ -114,7 +79,7 @@ def last_bytes(chunks: Iterable[bytes], most: int = TAIL_BYTES) -> bytes:
     return line or b"".join(kept.split(maxsplit=1)[1:])
 
 
-def _write(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Write a new file that only its owner can read."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -122,6 +87,3 @@ def _write(path: Path, text: str) -> None:
         raise UserError(f"{path} already exists", "choose another file with --output") from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(f"{text}\n")
-
-
-COMMANDS = (report,)
