@@ -71,6 +71,8 @@ def render(measured: Mapping[str, Sequence[RestartTime]]) -> str:
 def measure(folder: Path, *, n_jobs: int, rounds: int) -> dict[str, list[RestartTime]]:
     """The times of each repetition, with an empty store and with all jobs."""
     empty, full = folder / "empty", folder / "full"
+    full.mkdir()
+    (full / "config.toml").write_text(f"max_queued_jobs = {n_jobs + 1}\n", encoding="utf-8")
     with daemon(full), Client(f"unix://{full}/rota.sock") as client:
         request = JobRequest(["sleep", "infinity"], gpus="1", workdir="/")
         for done in range(0, n_jobs, BATCH):

@@ -141,6 +141,7 @@ DIAGNOSIS = ThreadPool("the diagnosis of logs", 4)
 TRANSFERS = ThreadPool("uploads and downloads", 16)
 SESSIONS = ThreadPool("exec sessions", 16)
 CLEAN_UP = ThreadPool("clean-up", 16)
+REQUESTS = ThreadPool("the heavy parts of requests", 8)
 OTHER_SYSTEMS = ThreadPool("requests to other systems", 8)
 
 

@@ -416,7 +416,8 @@ def test_status_as_json(rota: Rota):
   "scheduling": "",
   "address_problem": "",
   "flags": {},
-  "warnings": []
+  "warnings": [],
+  "limits": []
 }
 """)
 
@@ -516,7 +517,8 @@ def test_top_as_json(rota: Rota):
     "scheduling": "",
     "address_problem": "",
     "flags": {},
-    "warnings": []
+    "warnings": [],
+    "limits": []
   },
   "nodes": [
     {

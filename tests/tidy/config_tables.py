@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rota.config.keys import Key, submit_keys
+from rota.config.limits import UserLimits
 from rota.config.schema import DaemonSettings, JobDefaults, keys_of
 from tests.tidy.tree import ROOT
 
@@ -22,7 +23,12 @@ def generated_files() -> dict[Path, str]:
 
 
 def _heading(table: str) -> str:
-    headings = ("## The daemon", "## Job defaults of a site", "## Submits")
+    headings = (
+        "## The daemon",
+        "## Limits of one user",
+        "## Job defaults of a site",
+        "## Submits",
+    )
     return headings[tables().index(table)]
 
 
@@ -30,6 +36,7 @@ def tables() -> list[str]:
     # The defaults of jobs stand in sections, which no variable reaches.
     return [
         table(keys_of(DaemonSettings)),
+        table(keys_of(UserLimits)),
         table(keys_of(JobDefaults), has_variables=False),
         table(submit_keys()),
     ]

@@ -11,7 +11,9 @@ from fastapi.openapi.utils import get_openapi
 import rota
 from rota.api import errors
 from rota.api.auth import Authenticator
-from rota.api.body_limits import BodyLimitMiddleware
+from rota.api.body_limits import RequestLimitMiddleware
+from rota.api.connection_limiter import ConnectionLimiter
+from rota.api.fair_queue import FairQueue
 from rota.api.router import LazyRoute
 from rota.api.routes import (
     daemon,
@@ -29,6 +31,7 @@ from rota.api.routes import (
 from rota.api.routes import exec as exec_routes
 from rota.api.streams import OpenStreams
 from rota.api.uvicorn_protocol import ClientTimeouts
+from rota.config.limits import DEFAULT_LIMITS, UserLimits
 from rota.daemon.access.snapshot_access import SnapshotAccess
 from rota.daemon.access.tokens import Tokens
 from rota.daemon.artifacts.job_files import JobFiles
@@ -72,14 +75,21 @@ class Services:
     migrator: Migrator
     timeouts: ClientTimeouts
     streams: OpenStreams = field(default_factory=OpenStreams)
+    queue: FairQueue = field(default_factory=FairQueue)
+    connections: ConnectionLimiter = field(default_factory=ConnectionLimiter)
+    limits: UserLimits = DEFAULT_LIMITS
 
 
 def create(services: Services) -> Any:
     app = _app()
     app.state.services = services
     app.state.authenticator = services.authenticator
-    return BodyLimitMiddleware(
-        app, authenticator=services.authenticator, timeouts=services.timeouts, streams=STREAMS
+    return RequestLimitMiddleware(
+        app,
+        authenticator=services.authenticator,
+        timeouts=services.timeouts,
+        queue=services.queue,
+        streams=STREAMS,
     )
 
 

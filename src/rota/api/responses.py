@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Path
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from rota.heavy_work import run_heavy
 from rota.wire.codec import dump
 from rota.wire.daemon import Problem
 
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
 def json_response(value: object, *, status: int = 200) -> Response:
     """Serializes without validation: the daemon made the value itself."""
     return Response(dump(value), status_code=status, media_type="application/json")
+
+
+async def large_json_response(value: object) -> Response:
+    """Serializes in a thread: for values that may have thousands of entries."""
+    return await run_heavy(partial(json_response, value))
 
 
 async def _services(connection: HTTPConnection) -> Any:

@@ -11,29 +11,24 @@ from typing import TYPE_CHECKING
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from rota.config.limits import DEFAULT_LIMITS
 from rota.daemon.access.authorization import Caller
-from rota.errors import UserError
+from rota.daemon.errors import LimitError
 from rota.wire.codec import dump
 from rota.wire.jobs import LogPiece, StoryEntry
 
 if TYPE_CHECKING:
     from rota.api.app import Services
 
-STREAMS_MAX = 200
-"""Open streams of one user."""
 EVENT_STREAM = "text/event-stream"
 COMMENT = b": keepalive\n\n"
 Chunk = str | bytes
 
 
-class TooManyStreamsError(UserError):
-    code = "too_many"
-
-
 class OpenStreams:
     """Counts the open streams of each user and limits their number: a stream has no time limit."""
 
-    def __init__(self, most: int = STREAMS_MAX) -> None:
+    def __init__(self, most: int = DEFAULT_LIMITS.max_streams) -> None:
         self._most = most
         self._n_open = Counter[str]()
 
@@ -42,12 +37,16 @@ class OpenStreams:
         """Hold one of the user's slots. Check and count are one step, so that requests at the same
         time cannot exceed the limit."""
         if self._n_open[user] >= self._most:
-            raise TooManyStreamsError(f"you have {self._most} open streams", "close some of them")
+            what = f"you have {self._most} open streams"
+            raise LimitError(what, "close some of them", setting="max_streams")
         self._n_open[user] += 1
         try:
             yield
         finally:
             self._n_open[user] -= 1
+
+    def n_open(self, user: str) -> int:
+        return self._n_open[user]
 
 
 class LimitedStream(StreamingResponse):
@@ -58,14 +57,14 @@ class LimitedStream(StreamingResponse):
         self,
         chunks: AsyncGenerator[Chunk],
         *,
-        streams: OpenStreams,
+        services: Services,
         user: str,
         media_type: str,
         keepalive_s: float | None = None,
     ) -> None:
         super().__init__(chunks, media_type=media_type)
         self._chunks = chunks
-        self._streams = streams
+        self._streams, self._queue = services.streams, services.queue
         self._user = user
         self._keepalive_s = keepalive_s
 
@@ -80,6 +79,7 @@ class LimitedStream(StreamingResponse):
         try:
             async with aclosing(self._chunks) as chunks:
                 async for chunk in chunks:
+                    await self._queue.turn(self._user)
                     await _send_chunk(send, chunk if isinstance(chunk, bytes) else chunk.encode())
         finally:
             comments.cancel()
@@ -102,7 +102,7 @@ def event_stream(
     """Server-sent events, with comments."""
     return LimitedStream(
         events,
-        streams=services.streams,
+        services=services,
         user=caller.user,
         media_type=EVENT_STREAM,
         keepalive_s=services.timeouts.keepalive_s,
@@ -114,7 +114,7 @@ def byte_stream(
 ) -> LimitedStream:
     """Plain bytes, which cannot contain comments."""
     media_type = "application/octet-stream"
-    return LimitedStream(chunks, streams=services.streams, user=caller.user, media_type=media_type)
+    return LimitedStream(chunks, services=services, user=caller.user, media_type=media_type)
 
 
 def server_sent_event(kind: str, value: StoryEntry | LogPiece, *, number: int | None = None) -> str:

@@ -1,19 +1,20 @@
-"""HTTP connections: peers of Unix sockets, timeouts of slow clients, limit of connections."""
+"""HTTP connections and WebSockets: peers of Unix sockets, timeouts of slow and silent clients."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import resource
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from rota.api.connection_limiter import ConnectionLimiter
 from rota.api.listeners import TlsFiles
-from rota.api.peer import peer_of
+from rota.api.peer import Peer, peer_of
 from rota.wire.codec import dump
 from rota.wire.daemon import Problem
 from rota.wire.exec import FRAME_BYTES_MAX
@@ -24,7 +25,9 @@ HEAD_BYTES_MAX = 64 * 1024
 DRAIN_BYTES_MAX = 256 * 1024**2
 """Bytes of a rejected body that are read and discarded, so that the client gets the answer."""
 LINGER_S = 2.0
-CONNECTIONS_MAX = 2000
+PIPELINED_MAX = 64
+"""Requests that a client may send ahead of the answers. The protocol reads all that arrive at
+once."""
 
 BROKEN = Problem("bad_request", "malformed HTTP request", "/openapi.json describes all requests")
 HEAD_TOO_LARGE = Problem(
@@ -43,40 +46,16 @@ class ClientTimeouts:
     """Between two requests, and to read the rest of an answer."""
     keepalive_s: float = KEEPALIVE_S
     """Between two comments on an event stream."""
-
-
-class ConnectionLimiter:
-    """Counts connections. Above the limit, the connection that has been idle for longest is closed:
-    idle connections never keep out a client with a request."""
-
-    def __init__(self, most: int | None = None) -> None:
-        self._most = _max_connections() if most is None else most
-        self._count = 0
-        self._waiting: dict[PeerProtocol, None] = {}
-
-    def add(self, one: PeerProtocol) -> None:
-        self._count += 1
-        self._waiting[one] = None
-        if self._count > self._most:
-            next(iter(self._waiting)).hang_up()
-
-    def mark_active(self, one: PeerProtocol) -> None:
-        self._waiting.pop(one, None)
-
-    def mark_idle(self, one: PeerProtocol) -> None:
-        self._waiting[one] = None
-
-    def remove(self, one: PeerProtocol) -> None:
-        self._count -= 1
-        self._waiting.pop(one, None)
+    read_s: float = 60.0
+    """To read a part of an answer or a stream that is too large for the buffers."""
 
 
 class PeerProtocol(HttpToolsProtocol):
     """HTTP that knows its peer, and closes connections without a request.
 
     There is one deadline at a time: for the headers of a request, then for the next request after
-    an answer. There is no deadline during an answer, which may be a stream. The app itself limits
-    the time of a body.
+    an answer. An answer may be a stream, so only a client that does not read has a deadline then.
+    The app itself limits the time of a body. A connection that becomes a WebSocket stays counted.
     """
 
     def __init__(
@@ -86,6 +65,9 @@ class PeerProtocol(HttpToolsProtocol):
         self._timeouts = timeouts
         self._limiter = limiter
         self._deadline: asyncio.TimerHandle | None = None
+        self._read_deadline: asyncio.TimerHandle | None = None
+        self._holder = ""
+        self.ws_protocol_class: Any = functools.partial(LimitedWebSocket, connection=self)
         self._n_bytes_of_head = 0
         self._n_bytes_drained = 0
         self._answering: RequestResponseCycle | None = None
@@ -95,12 +77,24 @@ class PeerProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         connection = transport.get_extra_info("socket")
         peer = peer_of(connection)
+        self.app_state = {**self.app_state, "connection": self}
         if peer is not None:
-            self.app_state = {**self.app_state, "peer": peer}
+            self.app_state["peer"] = peer
         elif connection is not None:
             enable_tcp_keepalive(connection)
+        self._holder = _holder_of(peer, self.client)
         self._allow(self._timeouts.head_s)
-        self._limiter.add(self)
+        self._limiter.add(self, self._holder)
+
+    @property
+    def holder(self) -> str:
+        """The user of the last request; before it, the uid or the host of the client."""
+        return self._holder
+
+    def assign(self, user: str) -> None:
+        """Count the connection as one of this user."""
+        self._holder = user
+        self._limiter.assign(self, user)
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
@@ -111,6 +105,8 @@ class PeerProtocol(HttpToolsProtocol):
             self._refuse(HEAD_TOO_LARGE, status=b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= PIPELINED_MAX:
+            raise ValueError("too many requests ahead of the answers")
         self._n_bytes_of_head = self._n_bytes_drained = 0
         self._allow(self._timeouts.head_s)
         super().on_message_begin()
@@ -118,7 +114,7 @@ class PeerProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._n_bytes_of_head = 0
         self._allow(None)
-        self._limiter.mark_active(self)
+        self._limiter.mark_busy(self)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -136,15 +132,34 @@ class PeerProtocol(HttpToolsProtocol):
             self._allow(self._timeouts.idle_s)
             self._limiter.mark_idle(self)
 
-    def handle_websocket_upgrade(self) -> None:
-        self._limiter.remove(self)
-        super().handle_websocket_upgrade()
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.await_reader()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.end_wait_for_reader()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._allow(None)
-        self._limiter.remove(self)
+        self.release()
         self._abandon()
         super().connection_lost(exc)
+
+    def await_reader(self) -> None:
+        """The buffers are full: close the connection if the client does not read in time."""
+        self.end_wait_for_reader()
+        self._read_deadline = self.loop.call_later(self._timeouts.read_s, self.hang_up)
+
+    def end_wait_for_reader(self) -> None:
+        if self._read_deadline is not None:
+            self._read_deadline.cancel()
+            self._read_deadline = None
+
+    def release(self) -> None:
+        """The connection is lost."""
+        self._allow(None)
+        self.end_wait_for_reader()
+        self._limiter.remove(self)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's message is not JSON
         self._refuse(BROKEN, status=b"400 Bad Request")
@@ -191,6 +206,42 @@ class PeerProtocol(HttpToolsProtocol):
         return self.cycle.more_body and not self.cycle.response_started and not self.pipeline
 
 
+class LimitedWebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket that counts as the HTTP connection that it was, with its deadline for reading.
+
+    It may be silent for days, as a shell is. The route limits the time until its first message."""
+
+    def __init__(self, *args: Any, connection: PeerProtocol, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._connection = connection
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._connection.await_reader()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._connection.end_wait_for_reader()
+
+    def handle_parser_exception(self) -> None:
+        """The base class can answer invalid data only after the handshake."""
+        if self.conn.close_sent is None:
+            self._connection.hang_up()
+        else:
+            super().handle_parser_exception()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.release()
+        super().connection_lost(exc)
+
+
+def _holder_of(peer: Peer | None, client: tuple[str, int] | None) -> str:
+    """Who holds a connection without an authenticated request. No user has such a name."""
+    if peer is not None:
+        return f"uid {peer.uid}"
+    return f"host {client[0]}" if client else "host"
+
+
 class Server(uvicorn.Server):
     """Leaves signals to the daemon."""
 
@@ -226,13 +277,3 @@ def create_server(
             ws_per_message_deflate=False,
         )
     )
-
-
-def _max_connections() -> int:
-    """The limit of connections: at most half of the files that the process may open."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * CONNECTIONS_MAX
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else min(CONNECTIONS_MAX, soft // 2)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rota.client.endpoint import Endpoint, NoDaemonError, endpoint_of, find, parse
 from rota.client.http import ANSWER_S, HTTP_OK, Http, loaded, path_part, unexpected_response
+from rota.client.http_connection import MAX_BODY_BYTES
 from rota.errors import UnavailableError
 from rota.wire.job_view import FINAL_STATES, JobList, JobView
 from rota.wire.streams import SILENCE_S
@@ -56,14 +57,21 @@ class Client:
         answer_s: float = ANSWER_S,
         silence_s: float = SILENCE_S,
         takes_context: bool = True,
+        answer_bytes: int = MAX_BODY_BYTES,
     ) -> None:
         """`answer_s`: timeout of a request. `silence_s`: a stream on which the daemon sends nothing
         for this time is lost, and the client reconnects. `takes_context`: a submitted job takes
         along the folder, umask and variables of this process, as with the command line (see
-        `submit_context.py`)."""
+        `submit_context.py`). `answer_bytes`: the largest response that is read whole."""
         named = url if isinstance(url, Endpoint) else parse(url) if url else None
         self.endpoint: Endpoint = named or (endpoint_of(context) if context else find())
-        self._http = Http(self.endpoint, token, answer_s=answer_s, silence_s=silence_s)
+        self._http = Http(
+            self.endpoint,
+            token,
+            answer_s=answer_s,
+            silence_s=silence_s,
+            answer_bytes=answer_bytes,
+        )
         self.token = self._http.token
         self._takes_context = takes_context
 

@@ -17,7 +17,12 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from rota.client.endpoint import Endpoint, NoDaemonError, no_daemon
-from rota.client.http_connection import HttpConnection, HttpResponse, ProtocolError
+from rota.client.http_connection import (
+    MAX_BODY_BYTES,
+    HttpConnection,
+    HttpResponse,
+    ProtocolError,
+)
 from rota.errors import RotaError, UnavailableError, UserError, shown
 from rota.wire.codec import dump_brief, load
 from rota.wire.streams import SILENCE_S, enable_tcp_keepalive
@@ -74,14 +79,17 @@ class Http:
         *,
         answer_s: float = ANSWER_S,
         silence_s: float = SILENCE_S,
+        answer_bytes: int = MAX_BODY_BYTES,
     ) -> None:
         """`token` None: the token of the endpoint. Empty: no token. `answer_s`: the longest time
         from the end of a request to the end of its response. `silence_s`: an event stream
-        without data for this time counts as lost."""
+        without data for this time counts as lost. `answer_bytes`: the largest response that is
+        read whole."""
         self.endpoint = endpoint
         self.token = endpoint.token if token is None else token
         self._answer_s = answer_s
         self._silence_s = silence_s
+        self._answer_bytes = answer_bytes
         self._idle: list[HttpConnection] = []
 
     def ask(
@@ -144,7 +152,7 @@ class Http:
                     )
                 with connection.deadline(self._answer_s):
                     response = connection.response()
-                    answer = response.read()
+                    answer = response.read(self._answer_bytes)
             except (ProtocolError, OSError) as error:
                 connection.close()
                 if not is_used or method != "GET" or isinstance(error, TimeoutError):
@@ -188,7 +196,7 @@ class Http:
                 with connection.deadline(silence_s):
                     response = connection.response()
                     if response.status >= FIRST_ERROR:
-                        require_success(response.status, response.read())
+                        require_success(response.status, response.read(self._answer_bytes))
             opened_s = time.monotonic()
             try:
                 yield response

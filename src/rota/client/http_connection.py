@@ -58,12 +58,13 @@ class HttpResponse:
         self._has_chunks = False
         self.will_close = headers.get("connection", "").lower() == "close" or self._left is None
 
-    def read(self) -> bytes:
-        """Return the whole body. Raises `ProtocolError` if it is larger than `MAX_BODY_BYTES`."""
-        body = bytearray()
+    def read(self, most_bytes: int | None = None) -> bytes:
+        """Return the whole body. Raises `ProtocolError` if it is larger (default: than
+        `MAX_BODY_BYTES`)."""
+        body, most_bytes = bytearray(), most_bytes or MAX_BODY_BYTES
         while not self._is_over:
-            if len(body) + (self._left or 0) > MAX_BODY_BYTES:
-                raise ProtocolError(f"the response is larger than {MAX_BODY_BYTES >> 20} MiB")
+            if len(body) + (self._left or 0) > most_bytes:
+                raise ProtocolError(f"the response is larger than {most_bytes >> 20} MiB")
             body += self.read1(SEND_BYTES)
         return bytes(body)
 

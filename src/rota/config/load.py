@@ -22,6 +22,7 @@ from rota.config.start_flags import flag_of
 from rota.errors import InputError, InputLocation, UserError, did_you_mean
 
 if TYPE_CHECKING:
+    from rota.config.limits import UserLimits
     from rota.config.schema import DaemonSettings, JobDefaults
     from rota.wire.daemon import SettingView
 
@@ -96,6 +97,12 @@ class LoadedSettings:
 
         return DaemonSettings(**self._values(keys_of(DaemonSettings)))
 
+    def limits(self) -> UserLimits:
+        from rota.config.limits import UserLimits
+        from rota.config.schema import keys_of
+
+        return UserLimits(**self._values(keys_of(UserLimits)))
+
     def submit(self) -> dict[str, Any]:
         """Return the settings that have a value, by the field names of `JobRequest`."""
         return {
@@ -132,9 +139,9 @@ class LoadedSettings:
 
 
 def daemon_settings(sources: Sources) -> LoadedSettings:
-    from rota.config.schema import DaemonSettings, JobDefaults, keys_of
+    from rota.config.schema import JobDefaults, daemon_keys, keys_of
 
-    keys = keys_of(DaemonSettings)
+    keys = daemon_keys()
     return LoadedSettings(
         [
             *_built_in(keys),
@@ -184,7 +191,7 @@ def _built_in(keys: Keys, *section: str) -> Iterator[Setting]:
 
 
 def _daemon_file(path: Path) -> Iterator[Setting]:
-    from rota.config.schema import DaemonSettings, keys_of
+    from rota.config.schema import daemon_keys
 
     sections = ("defaults", "projects")
     for name, value in _toml(path).items():
@@ -198,9 +205,7 @@ def _daemon_file(path: Path) -> Iterator[Setting]:
                         raise _unknown(path, place, known=["defaults"])
                     yield from _section(path, place, value=section)
         else:
-            yield from _checked(
-                path, (name,), value=value, known=keys_of(DaemonSettings), more=sections
-            )
+            yield from _checked(path, (name,), value=value, known=daemon_keys(), more=sections)
 
 
 def _project_file(folder: Path) -> Iterator[Setting]:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Annotated, get_args, get_type_hints
 
 from rota.config.keys import Key
+from rota.config.limits import UserLimits
 from rota.config.parsers import flag, seconds, size, text, texts, variables, whole
 
 MIB = 2**20
@@ -338,3 +339,8 @@ def keys_of(kind: type) -> dict[str, Key]:
         name = key.name or each.name
         found[name] = Key(key.read, key.form, key.description, name, each.name, default)
     return found
+
+
+def daemon_keys() -> dict[str, Key]:
+    """The keys of the daemon without those of jobs: its settings and the limits of one user."""
+    return keys_of(DaemonSettings) | keys_of(UserLimits)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from rota.errors import UserError
 
+CHANGE = "an administrator can raise the setting"
+
 
 class RefusedError(UserError):
     """A field of the request has an invalid value."""
@@ -28,3 +30,12 @@ class ForbiddenError(UserError):
     """The thing exists, but the caller may not use it."""
 
     code = "forbidden"
+
+
+class LimitError(UserError):
+    """A user is at one of their limits. `setting` is the name of the limit."""
+
+    code = "too_many"
+
+    def __init__(self, message: str, hint: str, *, setting: str) -> None:
+        super().__init__(message, f"{hint}; {CHANGE} {setting}")

@@ -46,6 +46,8 @@ MAX_DOUBLINGS = 10
 SAFE_TO_REPEAT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 """A create (POST) is retried only if it surely had no effect: the server rejected it as one
 request too many, or the connection could not be opened."""
+RESPONSE_BYTES_MAX = 256 * 1024**2
+"""A page of 500 objects of the largest size would be larger; real pages have some MiB."""
 POLL_S = 0.005
 CLOSE_TIMEOUT_S = 2.0
 Address = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[Any, ...]]
@@ -112,7 +114,7 @@ class Transport:
                 if response.status == UNAUTHORIZED:
                     self._auth_headers = await self.access.headers(is_refused=True)
                 if response.status >= FIRST_ERROR:
-                    raise error_from_response(response.status, await response.read())
+                    raise error_from_response(response.status, await _read(response))
                 try:
                     yield response.content
                 finally:
@@ -136,7 +138,7 @@ class Transport:
     async def _round_trip(self, request: ApiRequest) -> tuple[int, bytes]:
         try:
             async with await self._send(request, RESPONSE_TIMEOUT) as response:
-                return response.status, await response.read()
+                return response.status, await _read(response)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _unreachable(self.access.url, error) from None
 
@@ -162,6 +164,19 @@ class Transport:
             timeout=limits,
             allow_redirects=False,
         )
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The body, within a limit: whoever answers in place of the API server may send anything."""
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > RESPONSE_BYTES_MAX:
+            _abort_stream(response)
+            raise aiohttp.ClientPayloadError(
+                f"the response is larger than {RESPONSE_BYTES_MAX >> 20} MiB"
+            )
+    return bytes(body)
 
 
 def _abort_stream(response: aiohttp.ClientResponse) -> None:

@@ -110,7 +110,7 @@ class PodController:
         self._may_miss_jobs = False
         for job_id in self._controller.jobs:
             submission = self._store.submission(job_id)
-            pod = unpack(submission.program).pod if submission else ""
+            pod = unpack(submission).pod if submission else ""
             if pod:
                 self._jobs[pod.partition("/")[2]] = job_id
 

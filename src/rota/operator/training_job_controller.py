@@ -288,7 +288,7 @@ class TrainingJobController:
             return
         refusals: list[tuple[str, str]] = []
         try:
-            accepted = unpack(submission.program).request
+            accepted = unpack(submission).request
             asked = with_defaults(
                 _named(job_request_of(found["spec"]), found["metadata"]["name"]),
                 user=submission.user,

@@ -10,7 +10,10 @@ from typing import Protocol
 
 from rota.api.app import Services
 from rota.api.auth import Authenticator
+from rota.api.connection_limiter import ConnectionLimiter
+from rota.api.fair_queue import FairQueue
 from rota.api.listeners import format_address
+from rota.api.streams import OpenStreams
 from rota.config.paths import SOCKET_NAME
 from rota.daemon.access.snapshot_access import SnapshotAccess
 from rota.daemon.access.tokens import Tokens
@@ -118,7 +121,7 @@ class _Composition:
         )
 
     def _services(self) -> Services:
-        engine = self._backend.engine
+        engine, limits = self._backend.engine, self._settings.limits
         return Services(
             job_service=self._job_service,
             submissions=self._submissions,
@@ -131,7 +134,7 @@ class _Composition:
             directory=self._directory,
             history=JobHistory(self._directory, self._store, clock=self._clock),
             log_reader=LogReader(self._directory, engine),
-            exec_sessions=ExecSessions(self._directory, engine),
+            exec_sessions=ExecSessions(self._directory, engine, limits=limits),
             job_files=JobFiles(
                 self._directory,
                 self._store,
@@ -150,6 +153,10 @@ class _Composition:
             rendezvous=self._rendezvous,
             migrator=self._migrator,
             timeouts=self._settings.timeouts,
+            streams=OpenStreams(limits.max_streams),
+            queue=FairQueue(limits.max_requests_per_s, limits.max_request_cpu),
+            connections=ConnectionLimiter(most_of_user=limits.max_connections),
+            limits=limits,
         )
 
     # -- kernel and submissions -----------------------------------------------------------------
@@ -167,7 +174,13 @@ class _Composition:
 
     @cached_property
     def _tokens(self) -> Tokens:
-        return Tokens(self._controller, self._store, key=self._backend.key, clock=self._clock)
+        return Tokens(
+            self._controller,
+            self._store,
+            key=self._backend.key,
+            clock=self._clock,
+            most=self._settings.limits.max_tokens,
+        )
 
     @cached_property
     def _site(self) -> SiteConfig:
@@ -177,6 +190,7 @@ class _Composition:
             WorkerCredentials(self._backend.url, self._tokens),
             self._snapshots,
             self._backend.launch_environment,
+            self._settings.limits,
             self._settings.priority_limits,
         )
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import signal
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import structlog
 
 from rota.api.app import Services, create
 from rota.api.listeners import RunningServer, TcpListener, unix_socket
-from rota.api.uvicorn_protocol import ConnectionLimiter, create_server
+from rota.api.uvicorn_protocol import create_server
 from rota.config.paths import SOCKET_NAME
 from rota.daemon.artifacts.snapshots import Snapshots
 from rota.daemon.runtime.clock import FILE_NAME as CLOCK_FILE
@@ -33,6 +34,9 @@ log = structlog.get_logger()
 REMAINS_NAME = "remains.json"
 PRUNE_S = 3600.0
 """Pause between two deletions of unused shipped code, logs, checkpoints and ended jobs."""
+LARGE_BLOCK_BYTES = 256 * 1024
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
+"""Parameters of mallopt(3)."""
 SWITCH_S = 0.001
 """How soon a long scheduling round yields the interpreter to requests."""
 
@@ -41,6 +45,7 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
     """Run until a signal or a request stops the daemon, or until it may no longer lead. Calls
     `ready` once the daemon answers requests."""
     sys.setswitchinterval(SWITCH_S)
+    _return_freed_memory()
     with _cancel_on_sigterm():
         await _serve(settings, ready=ready)
 
@@ -67,7 +72,13 @@ def _cancel_on_sigterm() -> Generator[None]:
 
 async def _serve(settings: Settings, *, ready: Callable[[], object]) -> None:
     await JOB_FILES.run(REMAINS.keep_in, settings.folder / REMAINS_NAME)
-    snapshots = await JOB_FILES.run(Snapshots, settings.folder / "snapshots")
+    limits = settings.limits
+    snapshots = await JOB_FILES.run(
+        Snapshots,
+        settings.folder / "snapshots",
+        quota_bytes=limits.max_shipped_bytes,
+        quota_files=limits.max_shipped_files,
+    )
     context = BackendContext(settings.folder, settings.store_file, settings.listen, snapshots)
     tcp = TcpListener(settings.listen)
     async with (
@@ -105,6 +116,15 @@ def _freeze_gc() -> None:
     Each full collection would delay requests for as long as hundreds of submits take."""
     gc.collect()
     gc.freeze()
+
+
+def _return_freed_memory() -> None:
+    """Let glibc give large blocks back to the system when they are freed. By default it raises its
+    threshold after the first large block, and the memory of one large request stays in use."""
+    with suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+        mallopt(M_ARENA_MAX, 2)
 
 
 @contextmanager
@@ -181,7 +201,10 @@ async def _listeners(
     settings: Settings, services: Services, *, tcp: TcpListener
 ) -> AsyncGenerator[None]:
     create_listener = partial(
-        create_server, create(services), timeouts=settings.timeouts, limiter=ConnectionLimiter()
+        create_server,
+        create(services),
+        timeouts=settings.timeouts,
+        limiter=services.connections,
     )
     paths = [settings.folder / SOCKET_NAME, _socket_dir(settings.folder) / SOCKET_NAME]
     local = RunningServer(create_listener(), [unix_socket(path) for path in paths])

@@ -8,6 +8,10 @@ from rota.client.migration import cancel_moved_job, hand_over, release_moved_job
 from rota.daemon.migration.requests import MigrationTarget, is_link_local
 from rota.wire.moves import JobTransfer
 
+ANSWER_BYTES_MAX = 4 * 1024**2
+"""The largest answer of a daemon that gets a job is the list of missing files: 20,000 hashes. Any
+user may name a target, which may send anything."""
+
 
 class HttpMigrationTransport:
     """Satisfies `rota.daemon.migration.migrator.MoveTransport`. All methods block."""
@@ -29,4 +33,4 @@ def _client(target: MigrationTarget) -> Client:
     endpoint = Endpoint(
         url=target.url, allows_plain_http=target.allows_plain_http, refuses=is_link_local
     )
-    return Client(endpoint, token=target.token)
+    return Client(endpoint, token=target.token, answer_bytes=ANSWER_BYTES_MAX)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from rota.api.listeners import TcpAddress, TlsFiles
 from rota.api.uvicorn_protocol import ClientTimeouts
+from rota.config.limits import DEFAULT_LIMITS, UserLimits
 from rota.config.load import (
     POLICY_NAME,
     LoadedSettings,
@@ -69,6 +70,7 @@ class Settings:
     liveness: LivenessPolicy = DEFAULT_LIVENESS_POLICY
     migration: MigrationLimits = DEFAULT_MIGRATION_LIMITS
     timeouts: ClientTimeouts = field(default_factory=ClientTimeouts)
+    limits: UserLimits = DEFAULT_LIMITS
 
 
 KUBERNETES = "kubernetes"
@@ -95,7 +97,8 @@ def settings_of(
         are_accounts=os.geteuid() == 0 or chosen.engine == KUBERNETES,
         policy=with_absolute_path(chosen.policy),
         policy_file=folder / POLICY_NAME,
-        rules=_rules(chosen),
+        rules=_rules(chosen, found.limits()),
+        limits=found.limits(),
         defaults=defaults,
         admins=frozenset(chosen.admins),
         priority_limits=PriorityLimits(chosen.max_priority, chosen.max_admin_priority),
@@ -118,13 +121,14 @@ def _repeatable(flags: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in flags.items() if text and name != "policy"}
 
 
-def _rules(chosen: DaemonSettings) -> Rules:
+def _rules(chosen: DaemonSettings, limits: UserLimits) -> Rules:
     return Rules(
         round_interval_s=chosen.round_interval_s,
         min_runtime_s=chosen.min_runtime_s,
         restart_cost_s=chosen.restart_cost_s,
         starvation_after_s=chosen.starvation_after_s,
         backoff_s=chosen.backoff_s,
+        max_cpu_jobs=limits.max_cpu_jobs,
     )
 
 

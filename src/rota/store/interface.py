@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
@@ -118,6 +118,10 @@ class Store(Protocol):
         ...
 
     def submission(self, job_id: JobId) -> Submission | None: ...
+
+    def request_bytes(self) -> Mapping[str, int]:
+        """Return the stored bytes of the programs of each user's jobs, equal parts counted once."""
+        ...
 
     def job_with_key(self, user: str, key: str) -> JobId | None:
         """Return the job that the user submitted with this idempotency key."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
@@ -108,6 +109,17 @@ class MemoryStore:
 
     def submission(self, job_id: JobId) -> Submission | None:
         return self._submissions.get(job_id)
+
+    def request_bytes(self) -> Mapping[str, int]:
+        parts = {
+            (each.user, number, text)
+            for place, each in enumerate(self._submissions.values())
+            for number, text in ((place, each.program), (-1, each.common))
+        }
+        n_bytes = Counter[str]()
+        for user, _, text in parts:
+            n_bytes[user] += len(text.encode())
+        return n_bytes
 
     def job_with_key(self, user: str, key: str) -> JobId | None:
         mine = (each for each in self._submissions.values() if each.user == user)

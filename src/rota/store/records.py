@@ -23,7 +23,8 @@ class Submission:
 
     `program` is JSON text that the store does not parse. `key` is the idempotency key: a user's key
     names one job as long as the job is kept, so that a repeated submit finds the job that the first
-    submit created.
+    submit created. `common` is the part of the program, also JSON text, that other submissions
+    repeat: a store may keep it once. Empty if the program is whole.
     """
 
     job_id: JobId
@@ -31,6 +32,7 @@ class Submission:
     uid: int
     program: str
     key: str | None = None
+    common: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,15 @@ class UsageView:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitUse:
+    """How much of a limit the caller uses. `name` is the setting of the limit."""
+
+    name: str
+    used: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     pid: int
     version: str
@@ -45,6 +54,8 @@ class Status:
     """The flags of `rota up` that the next start uses again, by the names of their settings."""
     warnings: list[str] = field(default_factory=list[str])
     """What needs attention although the daemon works, such as missing GPUs."""
+    limits: list[LimitUse] = field(default_factory=list[LimitUse])
+    """The limits of the caller. A limit of 0 depends on the CPUs of the nodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ MAX_PATH_BYTES = 1024
 """Also for the target of a link. Well below the 4096 of Linux, to leave space for a prefix."""
 MAX_DEPTH = 64
 """Names in a path. To unpack a path, that many directories are open at once."""
+MAX_JSON_VALUES = 500_000
+"""Separators in the JSON, more than `MAX_FILES` have. Those in paths count, too."""
 MAX_JSON_BYTES = 8 * MIB
 """Enough for MAX_FILES with paths of 200 bytes each."""
 
@@ -98,6 +100,8 @@ class SnapshotManifest:
         """Parse and validate untrusted JSON."""
         if len(text) > MAX_JSON_BYTES:
             raise _too_long()
+        if text.count(b",") + text.count(b":") > MAX_JSON_VALUES:
+            raise too_many_files()
         return cls(tuple(_entries(text)))
 
     def to_json(self) -> bytes:

@@ -13,8 +13,8 @@ from rota.errors import InputError, InputLocation
 
 MAX_HOPS = 40
 """The limit of Linux for links on one path."""
-MAX_STEPS = 5_000_000
-"""Bound of steps for all links together: a few seconds of work, far more than real code needs."""
+MAX_STEPS = 1_000_000
+"""Bound of steps for all links together: half a second of work, far more than real code needs."""
 
 
 def check_links(targets: Mapping[str, str]) -> None:

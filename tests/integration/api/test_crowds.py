@@ -18,8 +18,9 @@ from tests.integration.api.daemon_process import (
 )
 
 MIB = 1024**2
-HEAD_S, BODY_S, IDLE_S = 1.0, 1.0, 1.5
+HEAD_S, BODY_S, IDLE_S, READ_S = 1.0, 1.0, 1.5, 1.0
 HURRY = (HEAD_S, BODY_S, IDLE_S)
+KEEPALIVE_S = 15.0
 ME = b"GET /v1/me HTTP/1.1\r\nHost: rota\r\n\r\n"
 NEWS = b"GET /v1/events HTTP/1.1\r\nHost: rota\r\n\r\n"
 EVENTS = b"GET /v1/events?after=0 HTTP/1.1\r\nHost: rota\r\n\r\n"
@@ -30,7 +31,7 @@ HELD = json.dumps({"command": ["true"], "hold": True}).encode()
 @pytest.fixture(scope="module")
 def hurried() -> Iterator[ApiDaemon]:
     """A daemon with short client timeouts."""
-    with running(HURRY) as found:
+    with running((*HURRY, KEEPALIVE_S, READ_S)) as found:
         yield found
         assert found.is_well()
         assert "Traceback" not in found.log(), found.log()
@@ -249,6 +250,78 @@ def is_open(connection: socket.socket) -> bool:
     except ConnectionError:
         return False
     return True
+
+
+def test_a_stream_that_nobody_reads_is_closed(hurried: ApiDaemon) -> None:
+    with hurried.raw() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.sendall(EVENTS)
+        jobs = [{"command": ["true"], "hold": True}] * 1000
+        for _ in range(5):
+            assert hurried.admin.post("/v1/jobs/batch", json={"jobs": jobs}).status_code == 201
+        eventually(lambda: not is_open(one))
+
+
+WEBSOCKET = (
+    b"HTTP/1.1\r\nHost: rota\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+def binary_frame(opcode: int, payload: bytes) -> bytes:
+    """A frame of a client, masked with zeros."""
+    return bytes([0x80 | opcode, 0x80 | len(payload)]) + bytes(4) + payload
+
+
+def test_a_websocket_that_nobody_reads_is_closed(hurried: ApiDaemon) -> None:
+    job = submit(hurried.admin)
+    hurried.reaches(job, "running")
+    with hurried.raw() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.sendall(b"GET /v1/jobs/%s/exec " % job.encode() + WEBSOCKET)
+        assert one.recv(12) == b"HTTP/1.1 101"
+        one.sendall(binary_frame(1, b'{"command": ["cat", "/dev/zero"]}'))
+        eventually(lambda: not is_open_socket(one))
+    hurried.admin.post(f"/v1/jobs/{job}/cancel")
+
+
+def is_open_socket(connection: socket.socket) -> bool:
+    try:
+        connection.send(binary_frame(9, b"ping"))
+    except ConnectionError:
+        return False
+    return True
+
+
+def test_junk_on_a_websocket_closes_it(daemon: ApiDaemon) -> None:
+    job = submit(daemon.admin)
+    daemon.reaches(job, "running")
+    with daemon.raw() as one:
+        one.sendall(b"GET /v1/jobs/%s/exec " % job.encode() + WEBSOCKET)
+        assert one.recv(12) == b"HTTP/1.1 101"
+        one.sendall(b"junk\r\n")
+        assert hangs_up(one)
+    daemon.admin.post(f"/v1/jobs/{job}/cancel")
+
+
+def test_websockets_are_counted_as_connections(daemon: ApiDaemon) -> None:
+    """A user's own WebSockets are closed above the limit of connections, and others are served."""
+    job = submit(daemon.admin)
+    daemon.reaches(job, "running")
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(daemon.raw()) for _ in range(1100)]
+        for one in sockets:
+            one.sendall(b"GET /v1/jobs/%s/exec " % job.encode() + WEBSOCKET)
+        eventually(lambda: 0 < sum(map(is_open_socket, sockets)) <= 1000)
+        assert daemon.is_well()
+    daemon.admin.post(f"/v1/jobs/{job}/cancel")
+
+
+def test_pipelined_requests_are_limited(daemon: ApiDaemon) -> None:
+    with daemon.raw() as one:
+        with suppress(ConnectionError):
+            one.sendall(ME * 5000)
+        assert hangs_up(one)
 
 
 def test_unread_streams_do_not_use_memory(daemon: ApiDaemon) -> None:

@@ -160,6 +160,43 @@ def test_values_out_of_bounds_are_rejected(daemon: ApiDaemon, field: str, value:
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        b"{%s}" % b",".join(b'"%07d":1' % number for number in range(1_200_000)),
+        b'{"command":[%s]}' % b",".join([b"1"] * 2_000_000),
+        b'{"env":{%s}}' % b",".join(b'"E%06d":""' % number for number in range(300_000)),
+    ],
+    ids=["keys", "values", "variables"],
+)
+def test_more_keys_and_values_than_any_request_has_are_rejected(
+    daemon: ApiDaemon, content: bytes
+) -> None:
+    for path in ("", "/batch", "/check"):
+        answer = daemon.admin.post(f"/v1/jobs{path}", content=content, headers=JSON)
+        assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        ({"command": [1] * 30_000}, "command"),
+        ({"command": ["x"], "env": {f"E{number}": "" for number in range(30_000)}}, "env"),
+    ],
+)
+def test_long_lists_are_rejected_before_their_entries(
+    daemon: ApiDaemon, content: dict[str, Any], field: str
+) -> None:
+    is_refused(daemon, json.dumps(content), field=field)
+
+
+def test_the_first_invalid_job_of_a_large_batch_is_named(daemon: ApiDaemon) -> None:
+    jobs = [{"command": ["true"], "hold": True}] * 5000
+    wrong = [*jobs, {"command": ["true"], "retries": "many"}, {"command": 5}]
+    answer = daemon.admin.post("/v1/jobs/batch", json={"jobs": wrong})
+    assert (answer.status_code, answer.json()["details"]["field"]) == (422, "jobs.5000.retries")
+
+
+@pytest.mark.parametrize(
     "mount",
     ["/etc", "/a/../../etc:/x", "a:/x", "/a:x", "/a:/b/../..", "/a:/b:rwx", "/a:/b:ro:rw", "", ":"],
 )

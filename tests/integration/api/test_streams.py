@@ -11,10 +11,11 @@ from typing import Generic, TypeVar
 
 import pytest
 
-from rota.api.streams import COMMENT, STREAMS_MAX
+from rota.api.streams import COMMENT
 from rota.api.uvicorn_protocol import ClientTimeouts
 from rota.client import Client
 from rota.client.endpoint import Endpoint
+from rota.config.limits import DEFAULT_LIMITS
 from rota.server.main import serve
 from rota.wire.jobs import LogRange
 from tests.integration.api.black_hole_proxy import BlackHoleProxy, black_hole_proxy
@@ -29,6 +30,7 @@ from tests.integration.api.daemon_process import (
 )
 from tests.support.timeouts import PATIENCE_S
 
+MAX_STREAMS = DEFAULT_LIMITS.max_streams
 KEEPALIVE_S = 0.2
 SILENCE_S = 2.0
 EVENTS = b"GET /v1/events HTTP/1.1\r\nHost: rota\r\n\r\n"
@@ -185,26 +187,26 @@ def test_events_continue_after_a_silent_connection(
 
 def test_concurrent_requests_cannot_exceed_the_limit(daemon: ApiDaemon) -> None:
     with ExitStack() as stack:
-        streams = [stack.enter_context(daemon.raw()) for _ in range(STREAMS_MAX + 50)]
+        streams = [stack.enter_context(daemon.raw()) for _ in range(MAX_STREAMS + 50)]
         for each in streams:
             each.sendall(EVENTS)
         answers = [each.recv(16)[9:12] for each in streams]
-        assert (answers.count(b"200"), answers.count(b"429")) == (STREAMS_MAX, 50)
-    eventually(lambda: n_streams_opened(daemon) == STREAMS_MAX)
+        assert (answers.count(b"200"), answers.count(b"429")) == (MAX_STREAMS, 50)
+    eventually(lambda: n_streams_opened(daemon) == MAX_STREAMS)
 
 
 def test_clients_that_leave_before_the_first_byte_release_their_slots(daemon: ApiDaemon) -> None:
-    for _ in range(2 * STREAMS_MAX):
+    for _ in range(2 * MAX_STREAMS):
         with daemon.raw() as one:
             one.sendall(EVENTS)
-    eventually(lambda: n_streams_opened(daemon) == STREAMS_MAX)
+    eventually(lambda: n_streams_opened(daemon) == MAX_STREAMS)
 
 
 def n_streams_opened(daemon: ApiDaemon) -> int:
     """How many of one stream more than the limit the daemon accepts."""
     n_opened = 0
     with ExitStack() as stack:
-        for _ in range(STREAMS_MAX + 1):
+        for _ in range(MAX_STREAMS + 1):
             one = stack.enter_context(daemon.raw())
             one.sendall(EVENTS)
             n_opened += one.recv(16)[9:12] == b"200"

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from rota.api.app import Services, create
-from rota.api.uvicorn_protocol import ClientTimeouts, ConnectionLimiter, Server, create_server
+from rota.api.connection_limiter import ConnectionLimiter
+from rota.api.uvicorn_protocol import ClientTimeouts, Server, create_server
 from rota.core.model.allocation import Slot
 from rota.core.model.events import Event, MembershipChanged
 from rota.core.model.job import Job, JobId, Running, ServiceTime, Starting

@@ -1,9 +1,14 @@
 """Unknown fields of a body are rejected by name."""
 
+import asyncio
+import json
+import threading
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
+from rota.api import strict_json
 from rota.api.routes.jobs import Batched
 from rota.api.strict_json import require_known
 from rota.daemon.errors import RefusedError
@@ -38,3 +43,23 @@ def test_an_unknown_field_without_a_suggestion_lists_the_known_fields() -> None:
 def test_other_values_are_not_checked(value: Any) -> None:
     require_known(JobRequest, value)
     require_known(None, value)
+
+
+@pytest.mark.parametrize(("n_bytes", "is_in_thread"), [(100, False), (200_000, True)])
+def test_a_large_body_is_parsed_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch, n_bytes: int, *, is_in_thread: bool
+) -> None:
+    threads: list[int] = []
+
+    def recorded(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        threads.append(threading.get_ident())
+        return dict(pairs)
+
+    async def receive() -> dict[str, Any]:
+        body = json.dumps({"command": ["x" * n_bytes]}).encode()
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    monkeypatch.setattr(strict_json, "reject_duplicates", recorded)
+    request = strict_json.StrictRequest(Request({"type": "http"}, receive), JobRequest)
+    asyncio.run(request.json())
+    assert (threads != [threading.get_ident()]) == is_in_thread

@@ -288,3 +288,26 @@ def test_words_find_jobs_by_name_and_id(store: Store):
     assert found("00001") == found("1abc") == found("00001abc") == ["train[0]"]
     assert found("abc") == found("0000") == list(names)
     assert found("9abc") == found("tr") == []
+
+
+def test_a_common_part_is_stored_once_and_deleted_with_its_last_job(
+    store: Store, life: StoreWorkload
+):
+    common = '{"command": ["' + "x" * 1000 + '"]}'
+    batches = [life.submit(number, number) for number in (1, 2)]
+    jobs: list[JobId] = []
+    for number, batch in enumerate(batches):
+        own = replace(
+            batch.submissions[0], program=str(number), common=common, user="ann", key=None
+        )
+        store.write(replace(batch, submissions=(own,))).result()
+        assert store.submission(own.job_id) == own
+        jobs.append(own.job_id)
+    before = store.request_bytes()["ann"]
+    store.write(Batch(deleted=Deletions(jobs=(jobs[0],)))).result()
+    assert store.request_bytes()["ann"] == before - 1
+    kept = store.submission(jobs[1])
+    assert kept is not None
+    assert kept.common == common
+    store.write(Batch(deleted=Deletions(jobs=(jobs[1],)))).result()
+    assert store.request_bytes()["ann"] == before - len(common) - 2

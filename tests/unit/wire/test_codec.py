@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from rota.core.model.job import JobId
 from rota.daemon.launch.programs import SubmittedProgram, pack, unpack
+from rota.store.records import Submission
 from rota.wire.codec import dump, dump_brief, load
 from rota.wire.jobs import JobRequest
 
@@ -49,6 +51,6 @@ def test_nan_is_rejected() -> None:
 
 def test_stored_program_omits_defaults_and_old_ones_load() -> None:
     saved = SubmittedProgram(FULL, array_index=0, fingerprint="f")
-    assert unpack(pack(saved)) == saved
-    assert unpack(dump(saved)) == saved
+    for text in (pack(saved), dump(saved)):
+        assert unpack(Submission(JobId("j"), "ada", 1000, text)) == saved
     assert pack(SubmittedProgram(PLAIN)) == '{"request":{"command":["true"]}}'

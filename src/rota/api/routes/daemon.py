@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.responses import Response
 
 from rota.api.auth import CallerDep
+from rota.api.limit_use import limit_uses
 from rota.api.responses import ERRORS, ServicesDep, json_response
 from rota.api.router import LazyRouter
 from rota.api.strict_json import StrictRoute
@@ -47,8 +48,9 @@ async def readyz(services: ServicesDep) -> Response:
 
 
 @router.get("/v1/status", response_model=Status, summary="Status of the daemon")
-async def status(services: ServicesDep, _: CallerDep) -> Response:
-    return json_response(services.cluster_service.status())
+async def status(services: ServicesDep, caller: CallerDep) -> Response:
+    found = services.cluster_service.status()
+    return json_response(replace(found, limits=await limit_uses(services, caller)))
 
 
 @router.get(

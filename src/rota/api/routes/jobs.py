@@ -10,7 +10,13 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from rota.api.auth import CallerDep
-from rota.api.responses import ERRORS, NameOrId, ServicesDep, json_response
+from rota.api.responses import (
+    ERRORS,
+    NameOrId,
+    ServicesDep,
+    json_response,
+    large_json_response,
+)
 from rota.api.router import LazyRouter
 from rota.api.strict_json import StrictRoute
 from rota.core.lifecycle.states import JobState
@@ -26,6 +32,8 @@ from rota.wire.training import JobProfile
 router = LazyRouter(prefix="/v1/jobs", tags=["jobs"], responses=ERRORS, route_class=StrictRoute)
 
 MAX_PAGE = 1000
+MAX_SMALL_PAGE = 200
+"""Jobs that are serialized at once on the event loop, in a few milliseconds."""
 MAX_NUMBER = 2**53
 
 
@@ -128,7 +136,7 @@ async def move(body: MoveRequest, *, services: ServicesDep, caller: CallerDep) -
 
 @router.post("/check", response_model=list[JobView], summary="Check a submit without queueing jobs")
 async def check(body: Batched, *, services: ServicesDep, caller: CallerDep) -> Response:
-    return json_response(await services.submissions.dry_run(caller, body.jobs))
+    return await large_json_response(await services.submissions.dry_run(caller, body.jobs))
 
 
 @router.post(
@@ -162,9 +170,14 @@ async def list_jobs(
         found = await services.job_service.queue_page(
             caller, wanted, skip=query.skip, limit=query.limit
         )
-        return json_response(Listed(found.jobs, found.next, found.more))
-    page = await services.job_service.page(caller, wanted, before=query.before, limit=query.limit)
-    return json_response(Listed(page.jobs, page.next, 0))
+        listed = Listed(found.jobs, found.next, found.more)
+    else:
+        page = await services.job_service.page(
+            caller, wanted, before=query.before, limit=query.limit
+        )
+        listed = Listed(page.jobs, page.next, 0)
+    is_large = len(listed.jobs) > MAX_SMALL_PAGE
+    return await large_json_response(listed) if is_large else json_response(listed)
 
 
 @router.get("/{word}", response_model=JobDetails, summary="Show a job")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, BinaryIO
 
 from fastapi import Path, Query, Request
@@ -15,7 +16,9 @@ from rota.api.auth import CallerDep
 from rota.api.responses import ERRORS, NameOrId, ServicesDep, json_response
 from rota.api.router import LazyRouter
 from rota.api.streams import byte_stream
+from rota.daemon.artifacts.snapshots import SnapshotOwner, Snapshots
 from rota.errors import UserError
+from rota.heavy_work import run_heavy
 from rota.thread_pools import TRANSFERS
 from rota.wire.manifest import MAX_JSON_BYTES, SnapshotManifest
 
@@ -79,7 +82,7 @@ async def put_blob(
     sha256: Hash, request: Request, *, services: ServicesDep, caller: CallerDep
 ) -> Response:
     owner = services.snapshot_access.owner(caller)
-    with services.snapshots.upload(sha256, owner=owner) as content:
+    with await TRANSFERS.run(services.snapshots.upload, sha256, owner=owner) as content:
         async for chunk in _chunks(request, allowed_s=services.timeouts.body_s):
             await TRANSFERS.run(content.write, chunk)
         await TRANSFERS.run(content.keep)
@@ -107,8 +110,8 @@ async def finish(request: Request, *, services: ServicesDep, caller: CallerDep) 
 )
 async def manifest(snapshot_id: Hash, *, services: ServicesDep, caller: CallerDep) -> Response:
     owner = services.snapshot_access.owner(caller)
-    found = await TRANSFERS.run(services.snapshots.manifest, snapshot_id, owner=owner)
-    return Response(found.to_json(), media_type="application/json")
+    found = await TRANSFERS.run(_manifest_json, services.snapshots, snapshot_id, owner=owner)
+    return Response(found, media_type="application/json")
 
 
 @router.get("/blobs/{sha256}", response_class=StreamingResponse, summary="Download a blob")
@@ -142,6 +145,10 @@ async def files(
     return byte_stream(found, services=services, caller=caller)
 
 
+def _manifest_json(snapshots: Snapshots, snapshot_id: str, *, owner: SnapshotOwner) -> bytes:
+    return snapshots.manifest(snapshot_id, owner=owner).to_json()
+
+
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
     with file:
         while piece := file.read(PIECE_BYTES):
@@ -170,4 +177,4 @@ async def _manifest(request: Request) -> SnapshotManifest:
     body = await request.body()
     if len(body) > MAX_JSON_BYTES:
         raise UserError("the manifest is too large", "exclude files with .rotaignore")
-    return await TRANSFERS.run(SnapshotManifest.of_json, body)
+    return await run_heavy(partial(SnapshotManifest.of_json, body))

@@ -14,8 +14,9 @@ from starlette.responses import Response
 from rota.api.auth import CallerDep
 from rota.api.responses import ERRORS, ServicesDep, json_response
 from rota.api.router import LazyRouter
-from rota.api.strict_json import reject_duplicates
+from rota.api.strict_json import SMALL_BYTES, reject_duplicates
 from rota.errors import UserError, json_error_message
+from rota.thread_pools import REQUESTS
 from rota_trainer.reporting.messages import PATH, Orders, TrainingReport
 
 REPORT_BYTES_MAX = 256 * 1024
@@ -37,15 +38,22 @@ class ReportRoute(APIRoute):
             body = await request.body()
             if len(body) > REPORT_BYTES_MAX:
                 raise TooLargeError(LARGE, "send fewer values in one report")
-            try:
-                raw = json.loads(body.decode(), object_pairs_hook=reject_duplicates)
-            except (ValueError, RecursionError) as error:
-                raise HTTPException(400, json_error_message(error)) from None
+            if len(body) > SMALL_BYTES:
+                raw = await REQUESTS.run(_decode, body)
+            else:
+                raw = _decode(body)
             return await self.endpoint(
                 raw, services=request.app.state.services, caller=request.state.caller
             )
 
         return handle
+
+
+def _decode(body: bytes) -> Any:
+    try:
+        return json.loads(body.decode(), object_pairs_hook=reject_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, json_error_message(error)) from None
 
 
 router = LazyRouter(tags=["training"], responses=ERRORS, route_class=ReportRoute)

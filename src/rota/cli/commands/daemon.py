@@ -326,6 +326,11 @@ def _print_status(found: Status) -> None:
         ("trouble", found.trouble),
         ("rounds", found.scheduling),
         *(("warning", each) for each in found.warnings),
+        *(
+            ("limit", f"{each.name}: you use {each.used:,} of {each.most:,}")
+            for each in found.limits
+            if 0 < each.most <= 2 * each.used
+        ),
     ]
     print_out(f"rota {found.version} is up for {for_s} (process {found.pid})")
     print_out("\n".join(f"{name:<8} {value}" for name, value in rows if value))

@@ -20,6 +20,7 @@ from rota.core.explain.reasons import (
     WaitsForItsTurn,
     WaitsForJobs,
     WaitsForUnhealthyNode,
+    WaitsForUserLimit,
     describe_request,
 )
 from rota.core.lifecycle.node_refusals import without_expired_refusal
@@ -53,6 +54,8 @@ class WaitExplainer:
                 return self._temporary_reason(job, self._plan.waits[job.id])
             case Queued() if job.id in self._view.kept_out:
                 return WaitsForItsArray(job.spec.array_limit)
+            case Queued() if job.id in self._view.over_limit:
+                return WaitsForUserLimit()
             case Queued() if job.id not in self._view.jobs:
                 return _dependencies_reason(job)
             case Queued():

@@ -153,6 +153,14 @@ class WaitsForItsArray:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitsForUserLimit:
+    """The user runs as many jobs without GPUs as one user may."""
+
+    def __str__(self) -> str:
+        return "waits for your other jobs: you run as many jobs without GPUs as one user may"
+
+
+@dataclass(frozen=True, slots=True)
 class Pinned:
     """The owner set the size."""
 
@@ -195,6 +203,7 @@ Reason = (
     | BacksOff
     | WaitsForJobs
     | WaitsForItsArray
+    | WaitsForUserLimit
     | Pinned
     | DoesNotGrow
 )
@@ -213,6 +222,8 @@ def public_text(reason: Reason) -> str:
             return "can never run on this cluster"
         case DoesNotGrow(gpus):
             return f"temporarily limited to {plural(gpus, 'GPU')}"
+        case WaitsForUserLimit():
+            return "waits for other jobs of its user"
         case (
             OnHold()
             | WaitsForItsTurn()

@@ -10,7 +10,7 @@ observed state (the jobs' phases) is the only reason to start, stop or resize a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rota.core.estimation.service_time import with_lost_work
@@ -64,6 +64,8 @@ from rota.errors import internal_error_message
 
 RESUMABLE_PURPOSES = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.LOST)
 """Purposes of a stop after which a job may start again at once."""
+CPU_JOBS_PER_CPU = 16
+"""Jobs without GPUs of one user that run at once, for each CPU of the nodes."""
 BUG = Bug.__name__
 """The cause, in the history of a job, of what follows from an error of rota itself."""
 HELD_AFTER_BUG = "held because of a bug in rota"
@@ -96,6 +98,8 @@ class JobTable:
         """Jobs whose planned slots are not all free yet, in order of arrival."""
         self._dependents: dict[JobId, dict[JobId, None]] = {}
         """The jobs that have not ended, by each job that they depend on, in order of arrival."""
+        self.n_queued = Counter[str]()
+        """The queued and held jobs of each user."""
         self._holding: dict[JobId, None] = {}
         """The jobs whose members hold slots."""
         self._depending = set[JobId]()
@@ -105,6 +109,7 @@ class JobTable:
 
     def put(self, job: Job, effects: Effects) -> None:
         """Record a job as it is now. This alone is no transition."""
+        self._count_queued(self.jobs.get(job.id), job)
         self.jobs[job.id] = job
         effects.jobs[job.id] = job
         self.timers.set(job)
@@ -120,6 +125,7 @@ class JobTable:
 
     def restore(self, job: Job, effects: Effects) -> None:
         """Add a job as it was stored before a crash."""
+        self._count_queued(None, job)
         self.jobs[job.id] = job
         self._index(job)
         self.timers.set(job)
@@ -218,12 +224,24 @@ class JobTable:
             case phase:
                 return isinstance(phase, Starting | Running)
 
-    def runnable(self, now: float) -> tuple[dict[JobId, Job], frozenset[JobId]]:
-        """The jobs that a plan may give slots now, in order of submission, and the queued jobs that
-        only the limit of their array keeps out. A queued job with planned slots keeps its place."""
+    def runnable(
+        self, now: float, *, max_cpu_jobs: int | None
+    ) -> tuple[dict[JobId, Job], frozenset[JobId], frozenset[JobId]]:
+        """The jobs that a plan may give slots now, in order of submission; then the queued jobs
+        that only the limit of their array keeps out, and those that only the limit of their user's
+        jobs without GPUs keeps out. A queued job with planned slots keeps its place."""
         jobs = {job_id: job for job_id, job in self.jobs.items() if self.may_run(job, now)}
+        kept_out = self._above_array_limit(jobs)
+        for job_id in kept_out:
+            del jobs[job_id]
+        over_limit = self._above_user_limit(jobs, max_cpu_jobs)
+        for job_id in over_limit:
+            del jobs[job_id]
+        return jobs, kept_out, over_limit
+
+    def _above_array_limit(self, jobs: Mapping[JobId, Job]) -> frozenset[JobId]:
         if not self._limited:
-            return jobs, frozenset()
+            return frozenset()
         limited = (self.jobs[job_id] for job_id in self._limited)
         n_running = Counter(
             job.spec.array for job in limited if job.is_active or self._is_planned(job.id)
@@ -235,9 +253,35 @@ class JobTable:
             n_running[job.spec.array] += 1
             if n_running[job.spec.array] > job.spec.array_limit:
                 kept_out.add(job.id)
-        for job_id in kept_out:
-            del jobs[job_id]
-        return jobs, frozenset(kept_out)
+        return frozenset(kept_out)
+
+    def _above_user_limit(
+        self, jobs: Mapping[JobId, Job], max_cpu_jobs: int | None
+    ) -> frozenset[JobId]:
+        if max_cpu_jobs is None:
+            return frozenset()
+        n_cpus = sum(node.cpus for node in self.nodes.values())
+        most = max_cpu_jobs or n_cpus * CPU_JOBS_PER_CPU
+        running = {*self._holding, *self.desired.allocations}
+        n_running = Counter(
+            job.spec.user
+            for job_id in running
+            if (job := self.jobs.get(job_id)) is not None and not job.spec.uses_gpus
+        )
+        over_limit: set[JobId] = set()
+        for job in jobs.values():
+            if job.spec.uses_gpus or job.id in running:
+                continue
+            n_running[job.spec.user] += 1
+            if n_running[job.spec.user] > most:
+                over_limit.add(job.id)
+        return frozenset(over_limit)
+
+    def _count_queued(self, before: Job | None, after: Job) -> None:
+        if before is not None and isinstance(before.phase, Queued | Held):
+            self.n_queued[before.spec.user] -= 1
+        if isinstance(after.phase, Queued | Held):
+            self.n_queued[after.spec.user] += 1
 
     def holding(self) -> Iterator[Job]:
         """The jobs whose workers hold slots."""

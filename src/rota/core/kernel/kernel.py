@@ -98,6 +98,10 @@ class Kernel:
         """All jobs that have not ended, in order of submission."""
         return self._job_table.jobs
 
+    def n_queued(self, user: str) -> int:
+        """The number of queued and held jobs of a user."""
+        return self._job_table.n_queued[user]
+
     @property
     def outcomes(self) -> Mapping[JobId, JobState]:
         """The final states of jobs that have ended since the start, and of those that jobs which
@@ -145,7 +149,7 @@ class Kernel:
     def peek(self, now: float) -> View:
         """The same snapshot for a question that changes nothing: the next round stays due."""
         job_table = self._job_table
-        jobs, kept_out = job_table.runnable(now)
+        jobs, kept_out, over_limit = job_table.runnable(now, max_cpu_jobs=self.rules.max_cpu_jobs)
         for job in [job for job in jobs.values() if job.refusal]:
             jobs[job.id] = without_expired_refusal(job, now)
         free = job_table.desired.free.copy()
@@ -160,6 +164,7 @@ class Kernel:
             empty=job_table.desired.empty,
             rules=self.rules,
             kept_out=kept_out,
+            over_limit=over_limit,
         )
 
     def commit(self, plan: Plan, now: float) -> Effects:

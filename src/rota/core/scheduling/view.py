@@ -23,6 +23,9 @@ class Rules:
     starvation_after_s: float = 3600.0
     backoff_s: float = 10.0
     """The wait before the first retry. It doubles with each failure, up to 10 minutes."""
+    max_cpu_jobs: int | None = None
+    """Jobs without GPUs that one user may run at once. 0: by the CPUs of the nodes. None: any
+    number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +49,6 @@ class View:
     rules: Rules = field(default_factory=Rules)
     kept_out: frozenset[JobId] = frozenset()
     """Queued jobs that are not in `jobs` because their array runs as many jobs as it may."""
+    over_limit: frozenset[JobId] = frozenset()
+    """Queued jobs that are not in `jobs` because their user runs as many jobs without GPUs as one
+    person may."""

@@ -48,7 +48,7 @@ class SnapshotAccess:
             action="fetch its shipped code",
             hint="'rota show --json' shows the id of the snapshot; fetch that snapshot",
         )
-        snapshot_id = unpack(submission.program).request.snapshot
+        snapshot_id = unpack(submission).request.snapshot
         if not snapshot_id:
             raise NotFoundError(f"no code was shipped with job {submission.job_id}")
         owner = snapshot_owner_of(submission)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
+from rota.config.limits import DEFAULT_LIMITS
 from rota.core.model.job import JobId
 from rota.daemon.access.accounts import local_uid
 from rota.daemon.access.authorization import (
@@ -28,7 +29,7 @@ from rota.daemon.access.authorization import (
     require_token_creator,
     require_write,
 )
-from rota.daemon.errors import NotFoundError, RefusedError
+from rota.daemon.errors import LimitError, NotFoundError, RefusedError
 from rota.daemon.runtime.controller import Controller
 from rota.errors import UserError, shown
 from rota.store.interface import Store
@@ -39,15 +40,21 @@ KEY_NAME = "job-tokens.key"
 PREFIX = "rota_"
 JOB_PREFIX = "rotajob_"
 MAX_DAYS = 3650
-MAX_TOKENS = 100
-"""Valid tokens of one user."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,79}", re.ASCII)
 
 
 class Tokens:
     def __init__(
-        self, controller: Controller, store: Store, *, key: bytes, clock: Callable[[], float]
+        self,
+        controller: Controller,
+        store: Store,
+        *,
+        key: bytes,
+        clock: Callable[[], float],
+        most: int = DEFAULT_LIMITS.max_tokens,
     ) -> None:
+        """`most`: the valid tokens of one user."""
+        self._most = most
         self._controller = controller
         self._key = key
         self._clock = clock
@@ -85,9 +92,9 @@ class Tokens:
             raise RefusedError("days", f"{days:g} is out of bounds", f"use 0 to {MAX_DAYS}")
         if scope is TokenScope.USER:
             require_run_as(user, local_uid(user), daemon_uid=os.geteuid())
-        mine = [each for each in self._by_hash.values() if each.user == user]
-        if sum(map(self._is_live, mine)) >= MAX_TOKENS:
-            raise UserError(f"{user} has {MAX_TOKENS} valid tokens", "revoke some of them")
+        if self.n_valid(user) >= self._most:
+            what = f"{user} has {self._most} valid tokens"
+            raise LimitError(what, "revoke some of them", setting="max_tokens")
         secret = PREFIX + secrets.token_urlsafe(32)
         now = self._clock()
         token = Token(
@@ -101,6 +108,11 @@ class Tokens:
         await self._controller.durable(self._controller.put(token))
         self._by_hash[token.sha256] = token
         return _view(token, secret)
+
+    def n_valid(self, user: str) -> int:
+        """The number of tokens of a user that are valid now."""
+        mine = (each for each in self._by_hash.values() if each.user == user)
+        return sum(map(self._is_live, mine))
 
     def list(self, caller: Caller) -> list[TokenView]:
         require_person(caller)

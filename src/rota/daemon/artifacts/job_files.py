@@ -61,7 +61,7 @@ class JobFiles:
         submission = self._store.submission(JobId(job.id))
         if submission is None:
             raise NotFoundError(f"the request of job {job.id} is not in the store")
-        return self._launch_environment.kept_files(submission, unpack(submission.program).request)
+        return self._launch_environment.kept_files(submission, unpack(submission).request)
 
 
 class _Archive:

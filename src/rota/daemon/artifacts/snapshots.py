@@ -18,16 +18,15 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
+from rota.config.limits import DEFAULT_LIMITS
 from rota.daemon.artifacts.extract import FileOwner
 from rota.daemon.artifacts.fsutil import make_folder, translate_os_errors
 from rota.daemon.artifacts.upload import BlobUpload
 from rota.daemon.artifacts.user_store import UserSnapshotStore, remove_leftovers
 from rota.errors import UserError
 from rota.store.records import Submission
-from rota.wire.manifest import GIB, SHA256, SnapshotManifest
+from rota.wire.manifest import SHA256, SnapshotManifest
 
-QUOTA_BYTES = 20 * GIB
-"""The limit for one user: all blobs, plus the unpacked tree of each snapshot."""
 UNUSED_S = 3600.0
 """How long an unused snapshot is kept: the submit of its job follows the upload."""
 
@@ -48,13 +47,21 @@ def snapshot_owner_of(submission: Submission) -> SnapshotOwner:
 class Snapshots:
     """`owner` is always the calling user, or the submitter of the job."""
 
-    def __init__(self, root: Path, *, quota_bytes: int = QUOTA_BYTES) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        quota_bytes: int = DEFAULT_LIMITS.max_shipped_bytes,
+        quota_files: int = DEFAULT_LIMITS.max_shipped_files,
+    ) -> None:
+        """The quotas of one user: all blobs, plus the unpacked tree of each snapshot."""
         self._root = root
-        self._quota_bytes = quota_bytes
+        self._quota_bytes, self._quota_files = quota_bytes, quota_files
         self._lock = threading.Lock()
         with translate_os_errors(root):
             make_folder(root, 0o711)
         self._user_stores: dict[str, UserSnapshotStore] = {}
+        self._opening: dict[str, threading.Lock] = {}
         for name in self._names():
             remove_leftovers(root / name)
 
@@ -115,6 +122,13 @@ class Snapshots:
     def used_bytes(self, *, owner: SnapshotOwner) -> int:
         return self._user_store(owner).used_bytes
 
+    def used(self, *, owner: SnapshotOwner) -> tuple[int, int]:
+        """The bytes and files that count for the quotas of a user."""
+        if not (self._root / _name_for(owner)).exists():
+            return 0, 0
+        store = self._user_store(owner)
+        return store.used_bytes, store.used_files
+
     def prune(
         self,
         keep: Collection[tuple[SnapshotOwner, str]],
@@ -149,10 +163,15 @@ class Snapshots:
         return self._named(_name_for(owner))
 
     def _named(self, name: str) -> UserSnapshotStore:
+        """Opening a store counts its files, so it delays only requests about the same user."""
         with self._lock:
+            opening = self._opening.setdefault(name, threading.Lock())
+        with opening:
             if name not in self._user_stores:
                 self._user_stores[name] = UserSnapshotStore(
-                    self._root / name, quota_bytes=self._quota_bytes
+                    self._root / name,
+                    quota_bytes=self._quota_bytes,
+                    quota_files=self._quota_files,
                 )
             return self._user_stores[name]
 

@@ -25,8 +25,9 @@ class BlobUpload:
         self._reserved_bytes = 0
         self._is_kept = False
         self._draft = user_store.draft()
-        self._reserve(0)
+        self._user_store.reserve(0, 1)
         try:
+            self._reserve(0)
             with translate_os_errors(user_store.folder):
                 self._file = self._draft.open("xb", buffering=0)
         except BaseException:
@@ -73,5 +74,5 @@ class BlobUpload:
             self._reserved_bytes += more_bytes
 
     def _release(self) -> None:
-        self._user_store.reserve(-self._reserved_bytes)
+        self._user_store.reserve(-self._reserved_bytes, -1)
         self._reserved_bytes = 0

@@ -1,7 +1,7 @@
 """The snapshots of one user on disk. Users share nothing.
 
     blobs/ab/abcd...   file contents, named by their hash
-    manifests/ID       a line with the reserved bytes of the snapshot, then its manifest
+    manifests/ID       a line with the reserved bytes and files of the snapshot, then its manifest
     workdirs/JOB/files the copy of a snapshot in which a job works; belongs to the user, everything
                        else to the daemon. The time of JOB says when the job was last seen
     drafts/, trash/    incomplete and deleted entries; emptied at every start
@@ -27,10 +27,12 @@ from rota.daemon.artifacts.fsutil import (
     sync,
     translate_os_errors,
 )
+from rota.daemon.errors import LimitError
 from rota.delete_tree import delete_contents
 from rota.errors import InputError, UnavailableError, UserError
 from rota.wire.manifest import SnapshotManifest
 
+MAKE_ROOM = "exclude files in .rotaignore; folders of ended jobs are deleted automatically"
 SHIP_AGAIN = "ship the folder again"
 TOUCH_INTERVAL_S = 300.0
 """The time of last use is not updated more often: thousands of updates at every submit would take
@@ -55,7 +57,7 @@ class UserSnapshotStore:
     """Thread-safe. There are two locks, always acquired in this order: `_unpacking` for trees
     (may be held for long), then `_lock` for everything else."""
 
-    def __init__(self, folder: Path, *, quota_bytes: int) -> None:
+    def __init__(self, folder: Path, *, quota_bytes: int, quota_files: int) -> None:
         self.folder = folder
         self._blobs = folder / "blobs"
         self._manifests = folder / "manifests"
@@ -64,7 +66,7 @@ class UserSnapshotStore:
         self._workdirs = folder / "workdirs"
         self._drafts = folder / DRAFTS
         self._trash = folder / TRASH
-        self._quota_bytes = quota_bytes
+        self._quota_bytes, self._quota_files = quota_bytes, quota_files
         self._unpacking = threading.Lock()
         self._lock = threading.Lock()
         with translate_os_errors(folder):
@@ -73,11 +75,15 @@ class UserSnapshotStore:
                 make_folder(path, 0o711)
             for path in (self._blobs, self._manifests, self._drafts, self._trash):
                 make_folder(path, 0o700)
-            self._used_bytes = self._count_used()
+            self._used_bytes, self._used_files = self._count_used()
 
     @property
     def used_bytes(self) -> int:
         return self._used_bytes
+
+    @property
+    def used_files(self) -> int:
+        return self._used_files
 
     # -- blobs ----------------------------------------------------------------------------------
 
@@ -105,19 +111,22 @@ class UserSnapshotStore:
             replaced_bytes = _size(path)
             draft.rename(path)
             if replaced_bytes is not None:
-                self._used_bytes -= occupied_bytes(replaced_bytes)
+                self._reserve(-occupied_bytes(replaced_bytes), -1)
 
-    def reserve(self, n_bytes: int) -> None:
+    def reserve(self, n_bytes: int, n_files: int = 0) -> None:
         with self._lock:
-            self._reserve(n_bytes)
+            self._reserve(n_bytes, n_files)
 
-    def _reserve(self, n_bytes: int) -> None:
-        """Reserve space; a negative number releases it. Raises UserError beyond the quota."""
+    def _reserve(self, n_bytes: int, n_files: int) -> None:
+        """Reserve space and files; negative numbers release them. Raises beyond the quota."""
         if n_bytes > 0 and self._used_bytes + n_bytes > self._quota_bytes:
             message = f"your shipped folders exceed your quota of {self._quota_bytes:,} bytes"
-            hint = "exclude files in .rotaignore; folders of ended jobs are deleted automatically"
-            raise UserError(message, hint)
+            raise LimitError(message, MAKE_ROOM, setting="max_shipped_bytes")
+        if n_files > 0 and self._used_files + n_files > self._quota_files:
+            message = f"your shipped folders exceed your quota of {self._quota_files:,} files"
+            raise LimitError(message, MAKE_ROOM, setting="max_shipped_files")
         self._used_bytes += n_bytes
+        self._used_files += n_files
 
     def _blob(self, sha256: str) -> Path:
         return self._blobs / sha256[:2] / sha256
@@ -157,12 +166,13 @@ class UserSnapshotStore:
                 sync(folder)
             sync(self._blobs)
             n_bytes = _tree_bytes(manifest) + occupied_bytes(len(text))
-            self._reserve(n_bytes)
+            n_files = 2 + len(manifest.folders) + len(manifest.entries)
+            self._reserve(n_bytes, n_files)
             try:
-                self._write(path, f"{n_bytes}\n".encode() + text)
+                self._write(path, f"{n_bytes} {n_files}\n".encode() + text)
             except OSError:
                 path.unlink(missing_ok=True)
-                self._reserve(-n_bytes)
+                self._reserve(-n_bytes, -n_files)
                 raise
         return snapshot_id
 
@@ -252,10 +262,10 @@ class UserSnapshotStore:
 
     def _drop_snapshot(self, manifest: Path) -> None:
         """Remove the tree first: a tree without a manifest would never be found again."""
-        n_bytes = _reserved(manifest)
+        n_bytes, n_files = _reserved(manifest)
         self._discard(self._trees / manifest.name)
         manifest.unlink()
-        self._used_bytes -= n_bytes
+        self._reserve(-n_bytes, -n_files)
 
     def _prune_blobs(self, before_s: float) -> None:
         needed = {
@@ -264,25 +274,27 @@ class UserSnapshotStore:
         for blob, status in _files(self._blobs):
             if blob.name not in needed and status.st_mtime <= before_s:
                 blob.unlink()
-                self._used_bytes -= occupied_bytes(status.st_size)
+                self._reserve(-occupied_bytes(status.st_size), -1)
 
     def _drop_blob(self, sha256: str) -> None:
         with self._lock:
             n_bytes = _size(self._blob(sha256))
             if n_bytes is not None:
                 self._blob(sha256).unlink()
-                self._used_bytes -= occupied_bytes(n_bytes)
+                self._reserve(-occupied_bytes(n_bytes), -1)
 
     def _discard(self, path: Path) -> None:
         """Move to the trash immediately; the space is freed later."""
         with suppress(FileNotFoundError):
             path.rename(self._trash / secrets.token_hex(16))
 
-    def _count_used(self) -> int:
-        """The used bytes: blobs, and the reserved size of each tree. Files that jobs add to a tree
-        are not counted."""
-        blobs = sum(occupied_bytes(status.st_size) for _, status in _files(self._blobs))
-        return blobs + sum(_reserved(path) for path in self._manifests.iterdir())
+    def _count_used(self) -> tuple[int, int]:
+        """The used bytes and files: blobs, and what each tree reserved. Files that jobs add to a
+        tree are not counted."""
+        blobs = [occupied_bytes(status.st_size) for _, status in _files(self._blobs)]
+        trees = [_reserved(path) for path in self._manifests.iterdir()]
+        n_bytes = sum(blobs) + sum(n_bytes for n_bytes, _ in trees)
+        return n_bytes, len(blobs) + sum(n_files for _, n_files in trees)
 
 
 def _tree_bytes(manifest: SnapshotManifest) -> int:
@@ -291,10 +303,12 @@ def _tree_bytes(manifest: SnapshotManifest) -> int:
     return sum(map(occupied_bytes, sizes)) + n_empty * occupied_bytes(0)
 
 
-def _reserved(manifest: Path) -> int:
+def _reserved(manifest: Path) -> tuple[int, int]:
+    """The reserved bytes and files. Earlier versions wrote only the bytes."""
     with manifest.open("rb") as file:
-        line = file.readline(32)
-    return int(line) if line.strip().isdigit() else 0
+        words = file.readline(48).split()
+    numbers = [int(word) for word in words if word.isdigit()]
+    return (numbers[0], numbers[1] if len(numbers) > 1 else 0) if numbers else (0, 0)
 
 
 def _touch(path: Path, *, size_bytes: int | None = None) -> bool:

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 import structlog
 
+from rota.config.limits import DEFAULT_LIMITS, UserLimits
 from rota.core.model.job import Job, Running
 from rota.daemon.access.authorization import Caller
-from rota.daemon.errors import NotFoundError
+from rota.daemon.errors import LimitError, NotFoundError
 from rota.daemon.jobs.job_lookup import JobDirectory, describe_state
 from rota.engines.interface import Engine, ExecSpec, Terminal, WorkerId, WorkerSession
-from rota.errors import UnavailableError, UserError
+from rota.errors import UserError
 from rota.wire.exec import ExecRequest
 
 log = structlog.get_logger()
 
-MAX_COMMANDS = 32
-MAX_CONNECTIONS = 256
-"""Limits of one user. A browser opens about six connections for one page."""
+COMMAND, CONNECTION = "command", "connection"
+SETTINGS = {COMMAND: "max_exec_sessions", CONNECTION: "max_forwards"}
 MAX_COMMAND_BYTES = 64 * 1024
 MAX_CELLS = 10_000
 MAX_TERMINAL_NAME = 64
@@ -36,7 +36,14 @@ class ExecTarget:
 
 
 class ExecSessions:
-    def __init__(self, directory: JobDirectory, engine: Engine) -> None:
+    def __init__(
+        self,
+        directory: JobDirectory,
+        engine: Engine,
+        *,
+        limits: UserLimits = DEFAULT_LIMITS,
+    ) -> None:
+        self._limits = limits
         self._directory = directory
         self._engine = engine
         self._n_open: Counter[tuple[str, str]] = Counter()
@@ -62,7 +69,8 @@ class ExecSessions:
         async def begin() -> WorkerSession:
             return await self._engine.exec_command(target.worker, spec)
 
-        async with self._counted(target, "command", most=MAX_COMMANDS, begin=begin) as session:
+        counted = self._counted(target, COMMAND, most=self._limits.max_exec_sessions, begin=begin)
+        async with counted as session:
             yield session
 
     @asynccontextmanager
@@ -70,10 +78,13 @@ class ExecSessions:
         async def begin() -> WorkerSession:
             return await self._engine.connect(target.worker, port)
 
-        async with self._counted(
-            target, "connection", most=MAX_CONNECTIONS, begin=begin
-        ) as session:
+        counted = self._counted(target, CONNECTION, most=self._limits.max_forwards, begin=begin)
+        async with counted as session:
             yield session
+
+    def n_open(self, user: str, kind: str) -> int:
+        """The open commands or connections of a user."""
+        return self._n_open[user, kind]
 
     @asynccontextmanager
     async def _counted(
@@ -87,7 +98,7 @@ class ExecSessions:
         key = (target.user, kind)
         if self._n_open[key] >= most:
             what = f"{target.user} has {most} {kind}s open"
-            raise UnavailableError(what, "close some of them")
+            raise LimitError(what, "close some of them", setting=SETTINGS[kind])
         self._n_open[key] += 1
         fields = {
             "job_id": target.worker.job_id,

@@ -108,7 +108,7 @@ class IdempotencyKeys:
         if first is None:
             return []
         submission = self._store.submission(first)
-        before = unpack(submission.program).fingerprint if submission else ""
+        before = unpack(submission).fingerprint if submission else ""
         _require_same(key, asked, before=before)
         return self._made_with(user, key, first=first)
 

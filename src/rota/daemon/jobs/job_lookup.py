@@ -7,9 +7,10 @@ own jobs come first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from rota.core.lifecycle.states import JobState
 from rota.core.model.job import Ended, Job, JobId
@@ -159,11 +160,11 @@ class JobDirectory:
         submission = self._store.submission(job_id)
         if submission is None:
             raise NotFoundError(f"the request of job {job_id} is not in the store")
-        return unpack(submission.program)
+        return unpack(submission)
 
-    async def changed(self) -> None:
-        """Wait for the next change of any job that is in the store."""
-        await self._reader.changed()
+    def changed(self) -> Coroutine[Any, Any, object]:
+        """Wait for the next change, after this call, of any job that is in the store."""
+        return self._reader.changed()
 
 
 def match_word(word: str, caller: Caller, *, reader: JobReader, store: Store) -> JobMatch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 from rota.core.explain.feasibility import FeasibilityChecker, with_full_capacity
@@ -20,8 +21,9 @@ from rota.daemon.access.authorization import (
     require_submitter,
     require_write,
 )
+from rota.daemon.access.request_usage import RequestUsage
 from rota.daemon.artifacts.snapshots import snapshot_owner
-from rota.daemon.errors import RefusedError
+from rota.daemon.errors import LimitError, RefusedError
 from rota.daemon.jobs import idempotency
 from rota.daemon.jobs.admission import (
     Admitted,
@@ -40,12 +42,15 @@ from rota.daemon.launch.launcher import SiteConfig
 from rota.daemon.launch.programs import pack_all
 from rota.daemon.runtime.controller import Controller
 from rota.errors import UserError, printable
+from rota.heavy_work import run_heavy
 from rota.store.interface import Store
 from rota.store.records import Submission
 from rota.thread_pools import STORE
 from rota.wire.jobs import JobRequest, JobView
 
 MOST_IN_A_BATCH = 10_000
+SMALL_BATCH = 20
+"""Jobs that are admitted at once on the event loop, in a few milliseconds."""
 MOST_LIVE_JOBS = 200_000
 MOST_DEPENDENCIES = 1_000_000
 """Each job stores the ids of the jobs that it waits for."""
@@ -80,6 +85,8 @@ class SubmissionService:
     def __init__(
         self, controller: Controller, store: Store, *, directory: JobDirectory, site: SiteConfig
     ) -> None:
+        self._limits = site.limits
+        self._stored = RequestUsage(store, most_bytes=site.limits.max_request_bytes)
         self._controller = controller
         self._store = store
         self._directory = directory
@@ -147,17 +154,25 @@ class SubmissionService:
 
     async def dry_run(self, caller: Caller, requests: Sequence[JobRequest]) -> list[JobView]:
         """The jobs that a submit would queue."""
-        now = self._clock()
-        return [
-            job_view(new_job(JobSubmitted(JobId(""), each.spec), now, known=None), now=now)
-            for each in await self.check(caller, requests)
-        ]
+        admitted, now = await self.check(caller, requests), self._clock()
+
+        def views() -> list[JobView]:
+            return [
+                job_view(new_job(JobSubmitted(JobId(""), each.spec), now, known=None), now=now)
+                for each in admitted
+            ]
+
+        return await run_heavy(views) if len(admitted) > SMALL_BATCH else views()
 
     async def check(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Admitted]:
         """Check requests as a submit does, without queueing jobs."""
         require_person(caller)
         dependencies = await self._dependencies(caller, requests)
-        return self.admit(caller, requests, dependencies=dependencies)
+        return await self._admit(caller, requests, dependencies=dependencies)
+
+    async def request_bytes(self, user: str) -> int:
+        """The stored bytes of the requests of a user."""
+        return await self._stored.of(user)
 
     async def submit_from_object(
         self, caller: Caller, request: JobRequest, *, options: SubmitOptions
@@ -209,35 +224,61 @@ class SubmissionService:
     ) -> list[JobId]:
         dependencies = await self._dependencies(caller, requests)
         ids = await self._id_generator()
-        admitted = self.admit(
+        self._require_places(caller, len(requests))
+        await self._stored.require_room(caller.user)
+        admitted = await self._admit(
             caller, requests, dependencies=dependencies, is_moved=bool(options.origin)
         )
-        if len(self._controller.jobs) + len(admitted) > MOST_LIVE_JOBS:
+        job_ids = [ids.next() for _ in admitted]
+        for job_id in job_ids:
+            options.on_job_id(job_id)
+        account = self._launch_environment.uid(caller)
+        build = partial(
+            _submitted, admitted, job_ids, user=caller.user, account=account, options=options
+        )
+        is_large = len(admitted) > SMALL_BATCH
+        events, submissions = await run_heavy(build) if is_large else build()
+        self._require_places(caller, len(admitted))
+        self._stored.add(submissions)
+        written = self._controller.apply_events(events, submissions, actor=caller.user)
+        await self._controller.durable(written)
+        return job_ids
+
+    def _require_places(self, caller: Caller, n_more: int) -> None:
+        """Raise if the queue, or this user's part of it, has no places for more jobs."""
+        n_queued, most = self._controller.n_queued(caller.user), self._limits.max_queued_jobs
+        if n_queued + n_more > most:
+            raise LimitError(
+                f"you have {n_queued:,} queued jobs, and one user may have {most:,}",
+                "wait until some of them have started, or cancel some",
+                setting="max_queued_jobs",
+            )
+        if len(self._controller.jobs) + n_more > MOST_LIVE_JOBS:
             raise UserError(
                 f"the daemon has {MOST_LIVE_JOBS} jobs that are not over", "try again later"
             )
-        events: list[JobSubmitted] = []
-        submissions: list[Submission] = []
-        account = self._launch_environment.uid(caller)
-        programs = pack_all(admitted, options.fingerprint, pod=options.pod)
-        array = JobId("")
-        for number, (each, saved) in enumerate(zip(admitted, programs, strict=True)):
-            job_id = ids.next()
-            options.on_job_id(job_id)
-            reason = f"moved here from {printable(options.origin)}" if options.origin else ""
-            is_held = each.request.hold
-            spec = each.spec
-            if each.array_index is not None:
-                array = job_id if each.is_first else array
-                spec = replace(spec, array=array)
-            if options.tolerations != DEFAULT_TOLERATIONS:
-                spec = replace(spec, tolerations=options.tolerations)
-            events.append(JobSubmitted(job_id, spec, is_held=is_held, reason=reason))
-            own_key = key_of(options.key, number) if options.key else None
-            submissions.append(Submission(job_id, caller.user, account, saved, own_key))
-        written = self._controller.apply_events(events, submissions, actor=caller.user)
-        await self._controller.durable(written)
-        return [event.job_id for event in events]
+
+    async def _admit(
+        self,
+        caller: Caller,
+        requests: Sequence[JobRequest],
+        *,
+        dependencies: Mapping[str, JobMatch],
+        is_moved: bool = False,
+    ) -> list[Admitted]:
+        """As `admit`; many jobs are admitted in a thread."""
+        feasibility = self._fresh_feasibility()
+        admit = partial(
+            self._admit_all,
+            caller,
+            requests,
+            feasibility=feasibility,
+            dependencies=dependencies,
+            is_moved=is_moved,
+        )
+        if len(requests) <= SMALL_BATCH and not any(each.array for each in requests):
+            return admit()
+        return await run_heavy(admit)
 
     def admit(
         self,
@@ -249,7 +290,23 @@ class SubmissionService:
     ) -> list[Admitted]:
         """`dependencies` has the jobs that the words in `after` name. `is_moved` says that the jobs
         come from another daemon."""
-        feasibility = self._fresh_feasibility()
+        return self._admit_all(
+            caller,
+            requests,
+            feasibility=self._fresh_feasibility(),
+            dependencies=dependencies,
+            is_moved=is_moved,
+        )
+
+    def _admit_all(
+        self,
+        caller: Caller,
+        requests: Sequence[JobRequest],
+        *,
+        feasibility: FeasibilityChecker,
+        dependencies: Mapping[str, JobMatch],
+        is_moved: bool,
+    ) -> list[Admitted]:
         admitted: list[Admitted] = []
         known: JobRequest | None = None
         found: list[Admitted] = []
@@ -318,6 +375,33 @@ class SubmissionService:
                 check_shape(request)  # The words are looked up in the store.
         words = dict.fromkeys(word for request in requests for word in words_of(request))
         return {word: await self._directory.match_async(caller, word) for word in words}
+
+
+def _submitted(
+    admitted: Sequence[Admitted],
+    job_ids: Sequence[JobId],
+    *,
+    user: str,
+    account: int,
+    options: SubmitOptions,
+) -> tuple[list[JobSubmitted], list[Submission]]:
+    """The events and the stored programs of the jobs of one submit."""
+    events: list[JobSubmitted] = []
+    submissions: list[Submission] = []
+    programs = pack_all(admitted, options.fingerprint, pod=options.pod)
+    reason = f"moved here from {printable(options.origin)}" if options.origin else ""
+    array = JobId("")
+    for number, (job_id, each, saved) in enumerate(zip(job_ids, admitted, programs, strict=True)):
+        spec = each.spec
+        if each.array_index is not None:
+            array = job_id if each.is_first else array
+            spec = replace(spec, array=array)
+        if options.tolerations != DEFAULT_TOLERATIONS:
+            spec = replace(spec, tolerations=options.tolerations)
+        events.append(JobSubmitted(job_id, spec, is_held=each.request.hold, reason=reason))
+        own_key = key_of(options.key, number) if options.key else None
+        submissions.append(Submission(job_id, user, account, saved.own, own_key, saved.common))
+    return events, submissions
 
 
 def _given(requests: Sequence[JobRequest]) -> Requests:

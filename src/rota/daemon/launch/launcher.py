@@ -9,6 +9,7 @@ from typing import Protocol
 
 import structlog
 
+from rota.config.limits import DEFAULT_LIMITS, UserLimits
 from rota.core.model.job import Job, JobId
 from rota.daemon.access.authorization import DEFAULT_PRIORITY_LIMITS, PriorityLimits
 from rota.daemon.artifacts.snapshots import SnapshotOwner, Snapshots, snapshot_owner_of
@@ -58,6 +59,7 @@ class SiteConfig:
     credentials: WorkerCredentials
     snapshots: Snapshots
     launch_environment: LaunchEnvironment
+    limits: UserLimits = DEFAULT_LIMITS
     priority_limits: PriorityLimits = DEFAULT_PRIORITY_LIMITS
     wall_clock: Callable[[], float] = time.time
     """For times that a program compares with its own clock."""
@@ -101,7 +103,7 @@ class Launcher:
         submission = self._store.submission(job_id)
         if submission is None:
             raise _unknown_request(job_id)
-        saved = unpack(submission.program)
+        saved = unpack(submission)
         found = self._site.launch_environment.prepare(submission, saved.request)
         return submission, saved, found
 
@@ -127,7 +129,7 @@ class Launcher:
                 continue
             owner = snapshot_owner_of(submission)
             try:
-                snapshot = unpack(submission.program).request.snapshot
+                snapshot = unpack(submission).request.snapshot
             except Exception as error:
                 # The owner keeps all snapshots: the job may need any of them.
                 log.error("stored request unreadable", job=job_id, exc_info=error)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import pwd
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.core.model.job import JobSpec
 from rota.daemon.jobs.admission import Admitted
 from rota.daemon.jobs.validation import parse_mount, parse_ports
 from rota.engines.interface import Mount, Program, UnixAccount, WorkerLimits
+from rota.store.records import Submission
 from rota.wire.codec import dump_brief, load
 from rota.wire.jobs import JobRequest
 
@@ -33,6 +35,15 @@ class SubmittedProgram:
     """NAME/UID of an external pod that the job stands for."""
 
 
+@dataclass(frozen=True, slots=True)
+class PackedProgram:
+    """A program as the store keeps it. `common` is the request if other jobs have the same one;
+    `own` has the rest, or everything."""
+
+    own: str
+    common: str = ""
+
+
 def pack(saved: SubmittedProgram) -> str:
     """JSON without defaults. The network of a container is always in it: see `unpack`."""
     text = dump_brief(saved)
@@ -43,21 +54,44 @@ def pack(saved: SubmittedProgram) -> str:
     return json.dumps(stored, separators=(",", ":"))
 
 
-def pack_all(admitted: Sequence[Admitted], fingerprint: str, *, pod: str = "") -> Iterator[str]:
-    """All jobs of a submit. The first job stores the fingerprint."""
-    first, *others = admitted
-    yield pack(SubmittedProgram(first.request, first.array_index, fingerprint, pod))
-    known, text = None, ""
-    for each in others:
-        if each is not known:
-            known, text = each, pack(SubmittedProgram(each.request, each.array_index))
-        yield text
+def pack_all(
+    admitted: Sequence[Admitted], fingerprint: str, *, pod: str = ""
+) -> list[PackedProgram]:
+    """All jobs of a submit. The first job stores the fingerprint. Jobs of one array, and equal jobs
+    of a batch, share their request."""
+    n_jobs = Counter(id(each.request) for each in admitted)
+    packed: list[PackedProgram] = []
+    known, common = None, ""
+    for each in admitted:
+        if n_jobs[id(each.request)] == 1:
+            saved = SubmittedProgram(each.request, each.array_index, fingerprint, pod)
+            packed.append(PackedProgram(pack(saved)))
+        else:
+            if each.request is not known:
+                known, common = each.request, _pack_request(each.request)
+            own = _pack_own(each.array_index, fingerprint=fingerprint, pod=pod)
+            packed.append(PackedProgram(own, common))
+        fingerprint = pod = ""
+    return packed
 
 
-def unpack(text: str) -> SubmittedProgram:
+def _pack_request(request: JobRequest) -> str:
+    stored = json.loads(pack(SubmittedProgram(request)))
+    return json.dumps(stored["request"], separators=(",", ":"))
+
+
+def _pack_own(array_index: int | None, *, fingerprint: str, pod: str) -> str:
+    own = {"array_index": array_index, "fingerprint": fingerprint, "pod": pod}
+    given = {name: value for name, value in own.items() if value not in (None, "")}
+    return json.dumps(given, separators=(",", ":"))
+
+
+def unpack(submission: Submission) -> SubmittedProgram:
     """A container job that was stored before the field `host_network` existed was accepted with the
     network of the machine, and keeps it."""
-    stored = json.loads(text)
+    stored = json.loads(submission.program)
+    if submission.common:
+        stored["request"] = json.loads(submission.common)
     if stored["request"].get("image"):
         stored["request"].setdefault("host_network", True)
     return load(SubmittedProgram, stored)

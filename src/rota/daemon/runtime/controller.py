@@ -9,10 +9,11 @@ holds if the disk of an engine fails during a recovery.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import structlog
 
@@ -194,9 +195,9 @@ class Controller:
     def require_available(self) -> None:
         self._health.require()
 
-    async def changed(self) -> None:
-        """Wait for the next write."""
-        await self._changed.wait()
+    def changed(self) -> Coroutine[Any, Any, object]:
+        """Wait for the next write after this call, also if the coroutine starts later."""
+        return self._changed.wait()
 
     # -- jobs and nodes (`JobReader`) -----------------------------------------------------------
 
@@ -207,6 +208,10 @@ class Controller:
     @property
     def jobs(self) -> Mapping[JobId, Job]:
         return self.kernel.jobs
+
+    def n_queued(self, user: str) -> int:
+        """The number of queued and held jobs of a user."""
+        return self.kernel.n_queued(user)
 
     @property
     def outcomes(self) -> Mapping[JobId, JobState]:

@@ -6,8 +6,8 @@ it by another one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol
 
 from rota.core.lifecycle.states import JobState
 from rota.core.model.job import Job, JobId
@@ -35,6 +35,6 @@ class JobReader(Protocol):
     @property
     def nodes(self) -> Mapping[NodeId, Node]: ...
 
-    async def changed(self) -> None:
-        """Wait for the next write."""
+    def changed(self) -> Coroutine[Any, Any, object]:
+        """Wait for the next write after this call, also if the coroutine starts later."""
         ...

@@ -69,12 +69,21 @@ def accepted_text(job: Job, submission: Submission, *, batch: str) -> str:
             "user": submission.user,
             "uid": submission.uid,
             "key": submission.key,
-            "program": submission.program,
+            "program": _whole_program(submission),
             "record": encode(job),
             "batch": batch,
         },
         separators=(",", ":"),
     )
+
+
+def _whole_program(submission: Submission) -> str:
+    """Each object has its whole program: users may delete the others."""
+    if not submission.common:
+        return submission.program
+    own = json.loads(submission.program)
+    whole = {**own, "request": json.loads(submission.common)}
+    return json.dumps(whole, separators=(",", ":"))
 
 
 def body_of(name: str, job_id: JobId, *, accepted: str, key: bytes) -> Object:

@@ -199,6 +199,9 @@ class KubernetesStore:
     def submission(self, job_id: JobId) -> Submission | None:
         return self._local.submission(job_id)
 
+    def request_bytes(self) -> Mapping[str, int]:
+        return self._local.request_bytes()
+
     def job_with_key(self, user: str, key: str) -> JobId | None:
         return self._local.job_with_key(user, key)
 

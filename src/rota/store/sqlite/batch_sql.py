@@ -12,6 +12,7 @@ from rota.store.sqlite.row_codec import (
     end_row,
     event_row,
     exit_row,
+    hash_of,
     job_row,
     node_row,
     sample_row,
@@ -44,6 +45,7 @@ def statements(batch: Batch) -> list[Statement]:
     changed = history(effects)
     named: list[tuple[str, list[Values]]] = [
         ("put_job", [job_row(each) for each in effects.jobs.values()]),
+        ("put_common", [(hash_of(each), each) for each in _common(batch)]),
         ("put_submission", [submission_row(each) for each in batch.submissions]),
         ("end_attempt", [end_row(each) for each in changed.ended]),
         ("begin_attempt", [attempt_row(each) for each in changed.begun.values()]),
@@ -56,11 +58,16 @@ def statements(batch: Batch) -> list[Statement]:
         ("put_node", [node_row(each) for each in effects.nodes.values() if each]),
         ("lose_node", [(node_id,) for node_id, each in effects.nodes.items() if each is None]),
         *((name, [(job_id,) for job_id in batch.deleted.jobs]) for name in JOB_DELETIONS),
+        ("delete_unused_common", [()] if batch.deleted.jobs else []),
         ("delete_event", [(number,) for number in batch.deleted.entries]),
         ("delete_token", [(token_id,) for token_id in batch.deleted.tokens]),
     ]
     sql = queries()
     return [(sql[name], rows) for name, rows in named if rows]
+
+
+def _common(batch: Batch) -> dict[str, None]:
+    return dict.fromkeys(each.common for each in batch.submissions if each.common)
 
 
 def _has_profiles(batch: Batch) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 from rota.core.estimation.speed_model import SpeedModel
@@ -55,7 +57,14 @@ def node_row(node: Node) -> tuple[Value, ...]:
 
 
 def submission_row(each: Submission) -> tuple[Value, ...]:
-    return each.job_id, each.user, each.uid, each.program, each.key
+    common = hash_of(each.common) if each.common else None
+    return each.job_id, each.user, each.uid, each.program, each.key, common
+
+
+@lru_cache(maxsize=64)
+def hash_of(common: str) -> str:
+    """The key of a common part. The jobs of an array are packed one after the other."""
+    return hashlib.sha256(common.encode()).hexdigest()
 
 
 def attempt_row(each: Attempt) -> tuple[Value, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import groupby
@@ -152,6 +152,10 @@ class SqliteStore:
         with self._reader_pool.reader() as connection:
             found = _query(connection, "submission", job_id)
             return Submission(*found[0]) if found else None
+
+    def request_bytes(self) -> Mapping[str, int]:
+        with self._reader_pool.reader() as connection:
+            return dict(_query(connection, "request_bytes"))
 
     def job_with_key(self, user: str, key: str) -> JobId | None:
         with self._reader_pool.reader() as connection:

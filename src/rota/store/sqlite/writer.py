@@ -6,7 +6,7 @@ A shared commit (group commit) needs one sync of the disk for many batches.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ Statement = tuple[str, Sequence[Values]]
 class WriteRequest:
     """Statements that succeed or fail together, and the future of their caller."""
 
-    statements: Sequence[Statement]
+    statements: Iterable[Statement]
     done: Future[None] = field(default_factory=Future[None])
     resumes: bool = False
     """Whether the writer accepts writes again from this request on, after a failure."""
@@ -57,7 +57,7 @@ class Writer:
         self._thread = Thread(target=self._run, name="rota-store-writer", daemon=True)
         self._thread.start()
 
-    def write(self, statements: Sequence[Statement]) -> Future[None]:
+    def write(self, statements: Iterable[Statement]) -> Future[None]:
         return self._enqueue(WriteRequest(statements))
 
     def resume(self) -> Future[None]:

@@ -10,6 +10,7 @@ import pytest
 
 from rota.api.listeners import TcpAddress, TlsFiles
 from rota.cli.commands.daemon import listen_warnings, notify_parent
+from rota.config.limits import UserLimits
 from rota.core.scheduling.view import Rules
 from rota.daemon.jobs.admission import Defaults
 from rota.engines.interface import LogLimits
@@ -31,6 +32,9 @@ backoff = 5
 grace = "6s"
 log_size = "1MiB"
 log_files = 7
+max_queued_jobs = 8
+max_cpu_jobs = 9
+max_shipped_bytes = "10GiB"
 
 [defaults]
 image = "base"
@@ -70,6 +74,10 @@ def test_every_daemon_setting_is_used(folder: Path):
         restart_cost_s=3.0,
         starvation_after_s=4.0,
         backoff_s=5.0,
+        max_cpu_jobs=9,
+    )
+    assert settings.limits == UserLimits(
+        max_queued_jobs=8, max_cpu_jobs=9, max_shipped_bytes=10 * 2**30
     )
     log = LogLimits(2**20, 7)
     site = Defaults(image="base", env={"A": "1"}, mounts=("/data:/data",), grace_s=6.0, log=log)
@@ -92,7 +100,7 @@ def test_the_path_of_a_policy_does_not_depend_on_the_folder(
 
 def test_defaults_without_files(folder: Path):
     settings = settings_of(folder, {})
-    assert settings.rules == Rules()
+    assert settings.rules == Rules(max_cpu_jobs=0)
     assert settings.defaults("vision") == Defaults()
     assert (settings.listen, settings.admins) == (None, frozenset())
 

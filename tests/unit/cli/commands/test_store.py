@@ -83,10 +83,13 @@ def test_backup(rota: Rota, home: Path):
 
 
 def test_migrate(rota: Rota, home: Path):
-    assert rota("store", "migrate").out == f"{home / 'rota.db'}: schema 4 is current\n"
+    assert rota("store", "migrate").out == f"{home / 'rota.db'}: schema 5 is current\n"
 
 
-STEPS = "  0001 initial\n  0002 samples\n  0003 worker starts\n  0004 retention\n"
+STEPS = (
+    "  0001 initial\n  0002 samples\n  0003 worker starts\n  0004 retention\n"
+    "  0005 common programs\n"
+)
 
 
 def test_migrate_lists_its_steps(rota: Rota, home: Path):
@@ -95,9 +98,9 @@ def test_migrate_lists_its_steps(rota: Rota, home: Path):
     tamper(path, "PRAGMA application_id = 0x726F7461")
     tamper(path, "VACUUM")
     dry = rota("store", "migrate", "--dry-run").out
-    assert dry == f"{path}: would migrate from schema 0 to 4\n{STEPS}"
+    assert dry == f"{path}: would migrate from schema 0 to 5\n{STEPS}"
     assert rota("store", "check").out == "schema version 1 is missing; run 'rota store migrate'\n"
-    assert rota("store", "migrate").out == f"{path}: migrated from schema 0 to 4\n{STEPS}"
+    assert rota("store", "migrate").out == f"{path}: migrated from schema 0 to 5\n{STEPS}"
     assert rota("store", "check").code == 0
 
 
@@ -105,4 +108,4 @@ def test_migrate_refuses_a_newer_schema(rota: Rota, home: Path):
     tamper(home / "rota.db", "PRAGMA user_version = 99")
     found = rota("store", "migrate")
     assert found.code == 1
-    assert "schema 99, this rota reads 4); upgrade rota" in found.err
+    assert "schema 99, this rota reads 5); upgrade rota" in found.err

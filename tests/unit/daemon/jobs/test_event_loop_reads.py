@@ -8,11 +8,13 @@ from typing import Any, cast
 
 import pytest
 
+from rota.api.fair_queue import FairQueue
 from rota.api.routes import events as event_routes
 from rota.api.routes import exec as exec_routes
 from rota.api.routes import jobs as routes
 from rota.api.routes import logs as log_routes
 from rota.api.streams import OpenStreams
+from rota.config.limits import DEFAULT_LIMITS
 from rota.core.model.events import NodeSeen
 from rota.daemon.access.authorization import Caller, PriorityLimits
 from rota.daemon.jobs.admission import Defaults
@@ -74,10 +76,12 @@ class Services:
         self.log_reader = LogReader(self.directory, idle_engine())
         self.exec_sessions = ExecSessions(self.directory, idle_engine())
         self.streams, self.timeouts = OpenStreams(), SimpleNamespace(keepalive_s=15.0)
+        self.queue = FairQueue()
         site: Any = SimpleNamespace(
             clock=lambda: 100.0,
             defaults=lambda _: Defaults(),
             snapshots=nothing,
+            limits=DEFAULT_LIMITS,
             launch_environment=LocalEnvironment(nothing, nothing, socket_dir=""),
             priority_limits=PriorityLimits(),
         )

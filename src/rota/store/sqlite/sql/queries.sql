@@ -12,9 +12,14 @@ ON CONFLICT (id) DO UPDATE SET
 
 -- name: put_submission
 -- A repeated insert changes nothing, so that a batch can be written again.
-INSERT INTO submissions (job_id, user, uid, program, key)
-VALUES (?, ?, ?, ?, ?)
+INSERT INTO submissions (job_id, user, uid, program, key, common)
+VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (job_id) DO NOTHING;
+
+-- name: put_common
+-- The part of a program that several jobs share.
+INSERT INTO common_programs (sha256, body) VALUES (?, ?)
+ON CONFLICT (sha256) DO NOTHING;
 
 -- name: begin_attempt
 INSERT INTO attempts (job_id, number, started_s, ended_s, outcome, reason)
@@ -101,7 +106,21 @@ ORDER BY number DESC
 LIMIT :limit + 1;
 
 -- name: submission
-SELECT job_id, user, uid, program, key FROM submissions WHERE job_id = ?;
+SELECT job_id, user, uid, program, key, ifnull(body, '') FROM submissions
+LEFT JOIN common_programs ON common_programs.sha256 = submissions.common
+WHERE job_id = ?;
+
+-- name: request_bytes
+-- The bytes of the programs of each user's jobs. A common part counts once for each user.
+SELECT user, sum(n_bytes) FROM (
+    SELECT user, length(CAST(program AS BLOB)) AS n_bytes FROM submissions
+    UNION ALL
+    SELECT user, length(CAST(body AS BLOB)) FROM (
+        SELECT DISTINCT user, common FROM submissions WHERE common IS NOT NULL
+    ) AS used
+    JOIN common_programs ON common_programs.sha256 = used.common
+)
+GROUP BY user;
 
 -- name: job_with_key
 SELECT job_id FROM submissions WHERE user = ? AND key = ?;
@@ -247,6 +266,12 @@ DELETE FROM tokens WHERE job_id = ?;
 
 -- name: delete_submission
 DELETE FROM submissions WHERE job_id = ?;
+
+-- name: delete_unused_common
+-- Deletes common parts that no job has any more.
+DELETE FROM common_programs WHERE NOT EXISTS (
+    SELECT 1 FROM submissions WHERE submissions.common = common_programs.sha256
+);
 
 -- name: delete_job
 DELETE FROM jobs WHERE id = ?;
