@@ -137,6 +137,7 @@ STORE = ThreadPool("the store", 8)
 DEVICES = ThreadPool("the GPU driver", 2)
 JOB_FILES = ThreadPool("files of jobs", 64)
 """The starts of one user are limited to a part of these threads."""
+LOGS = ThreadPool("reading logs", 4)
 DIAGNOSIS = ThreadPool("the diagnosis of logs", 4)
 TRANSFERS = ThreadPool("uploads and downloads", 16)
 SESSIONS = ThreadPool("exec sessions", 16)

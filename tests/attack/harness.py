@@ -149,6 +149,7 @@ def attacked_daemon() -> Generator[tuple[DaemonProcess, Path]]:
             FAKETIME_TIMESTAMP_FILE=str(wall),
             FAKETIME_NO_CACHE="1",
             FAKETIME_DONT_FAKE_MONOTONIC="1",
+            ROTA_MAX_PRIORITY="1",  # The jobs of the scenario have priorities 0 and 1.
         )
         mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=755", "tmpfs"]
         subprocess.run([*mount, str(daemon.state)], check=True)

@@ -10,13 +10,14 @@ observed state (the jobs' phases) is the only reason to start, stop or resize a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rota.core.estimation.service_time import with_lost_work
 from rota.core.explain.preemptors import Preemptors, resize_text
 from rota.core.kernel.desired_state import DesiredState
 from rota.core.kernel.ledger import Ledger
+from rota.core.kernel.run_limits import CPU_JOBS_PER_CPU, above_array_limit, above_user_limit
 from rota.core.lifecycle.commands_for import (
     commands_after,
     commands_to_resend,
@@ -64,8 +65,6 @@ from rota.errors import internal_error_message
 
 RESUMABLE_PURPOSES = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.LOST)
 """Purposes of a stop after which a job may start again at once."""
-CPU_JOBS_PER_CPU = 16
-"""Jobs without GPUs of one user that run at once, for each CPU of the nodes."""
 BUG = Bug.__name__
 """The cause, in the history of a job, of what follows from an error of rota itself."""
 HELD_AFTER_BUG = "held because of a bug in rota"
@@ -231,51 +230,25 @@ class JobTable:
         that only the limit of their array keeps out, and those that only the limit of their user's
         jobs without GPUs keeps out. A queued job with planned slots keeps its place."""
         jobs = {job_id: job for job_id, job in self.jobs.items() if self.may_run(job, now)}
-        kept_out = self._above_array_limit(jobs)
+        kept_out: frozenset[JobId] = frozenset()
+        if self._limited:
+            limited = [self.jobs[job_id] for job_id in self._limited]
+            kept_out = above_array_limit(jobs, limited=limited, has_place=self._has_place)
         for job_id in kept_out:
             del jobs[job_id]
-        over_limit = self._above_user_limit(jobs, max_cpu_jobs)
+        over_limit: frozenset[JobId] = frozenset()
+        if max_cpu_jobs is not None:
+            n_cpus = sum(node.cpus for node in self.nodes.values())
+            most = max_cpu_jobs or n_cpus * CPU_JOBS_PER_CPU
+            ids = self._holding | dict.fromkeys(self.desired.allocations)
+            running = {job_id: self.jobs[job_id] for job_id in ids if job_id in self.jobs}
+            over_limit = above_user_limit(jobs, running=running, most=most)
         for job_id in over_limit:
             del jobs[job_id]
         return jobs, kept_out, over_limit
 
-    def _above_array_limit(self, jobs: Mapping[JobId, Job]) -> frozenset[JobId]:
-        if not self._limited:
-            return frozenset()
-        limited = (self.jobs[job_id] for job_id in self._limited)
-        n_running = Counter(
-            job.spec.array for job in limited if job.is_active or self._is_planned(job.id)
-        )
-        kept_out: set[JobId] = set()
-        for job in jobs.values():
-            if not job.spec.array_limit or job.is_active or self._is_planned(job.id):
-                continue
-            n_running[job.spec.array] += 1
-            if n_running[job.spec.array] > job.spec.array_limit:
-                kept_out.add(job.id)
-        return frozenset(kept_out)
-
-    def _above_user_limit(
-        self, jobs: Mapping[JobId, Job], max_cpu_jobs: int | None
-    ) -> frozenset[JobId]:
-        if max_cpu_jobs is None:
-            return frozenset()
-        n_cpus = sum(node.cpus for node in self.nodes.values())
-        most = max_cpu_jobs or n_cpus * CPU_JOBS_PER_CPU
-        running = {*self._holding, *self.desired.allocations}
-        n_running = Counter(
-            job.spec.user
-            for job_id in running
-            if (job := self.jobs.get(job_id)) is not None and not job.spec.uses_gpus
-        )
-        over_limit: set[JobId] = set()
-        for job in jobs.values():
-            if job.spec.uses_gpus or job.id in running:
-                continue
-            n_running[job.spec.user] += 1
-            if n_running[job.spec.user] > most:
-                over_limit.add(job.id)
-        return frozenset(over_limit)
+    def _has_place(self, job: Job) -> bool:
+        return job.is_active or self._is_planned(job.id)
 
     def _count_queued(self, before: Job | None, after: Job) -> None:
         if before is not None and isinstance(before.phase, Queued | Held):

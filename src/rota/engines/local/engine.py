@@ -115,7 +115,12 @@ class LocalEngine:
         for key in self._dirs.live():
             live.setdefault(key.job_id, []).append(key)
         jobs = sorted({*live, *self._dirs.jobs_after(after)})
-        return [self._recorded_start(job_id, live.get(job_id, ())) for job_id in jobs]
+        isolation = ErrorIsolation("record of a start ignored", raises=())
+        found: list[FoundStart] = []
+        for job_id in jobs:
+            with isolation.of(job=job_id):
+                found.append(self._recorded_start(job_id, live.get(job_id, ())))
+        return found
 
     def _recorded_start(self, job_id: str, live: Sequence[WorkerKey]) -> FoundStart:
         attempt = self._dirs.newest_attempt(job_id)

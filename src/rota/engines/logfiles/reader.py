@@ -16,15 +16,14 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
 from rota.engines.interface import LogChunk, LogQuery
+from rota.thread_pools import LOGS
 
-T = TypeVar("T")
 CHUNK_BYTES = 64 * 1024
 SHARED_CHUNKS = 64
 """Chunks in the buffer of all followers: 4 MiB at most."""
@@ -36,7 +35,6 @@ NO_LINE = "0.000"
 _PLACE = re.compile(
     r"(?P<inode>[0-9]{1,20})-(?P<first>[0-9.]{1,20})-(?P<offset>[0-9]{1,18})", re.ASCII
 )
-_threads = ThreadPoolExecutor(4, thread_name_prefix="rota-log-reader")
 _shared: OrderedDict[tuple[int, str, int], LogChunk] = OrderedDict()
 """The chunks that were read last, by inode, time of the first line, and offset."""
 
@@ -154,7 +152,7 @@ class _Watch:
         known = None
         try:
             while True:
-                found = (await _in_thread(_state, self._path), self._has_ended())
+                found = (await LOGS.run(_state, self._path), self._has_ended())
                 if found != known or found[1]:
                     known = found
                     self.version += 1
@@ -190,7 +188,7 @@ async def read(
 ) -> AsyncIterator[LogChunk]:
     """Yield the stored output, oldest first; with `follow`, also new output until the worker has
     ended."""
-    parts = await _in_thread(_open_at, path, query)
+    parts = await LOGS.run(_open_at, path, query)
     try:
         if query.follow and parts:
             yield LogChunk(0.0, b"", _first_unread(parts).place)
@@ -216,23 +214,19 @@ async def _unread(path: Path, parts: list[_Part]) -> AsyncIterator[LogChunk]:
     file that stays open would keep its space on the disk."""
     while True:
         for part in list(parts):
-            while chunk := part.read_shared() or await _in_thread(part.read):
+            while chunk := part.read_shared() or await LOGS.run(part.read):
                 yield chunk
             if part is not parts[-1]:
                 parts.remove(part)
                 part.close()
-        newer = await _in_thread(_open_newer, path, parts[-1] if parts else None)
+        newer = await LOGS.run(_open_newer, path, parts[-1] if parts else None)
         if not newer:
             return
         for part in parts:  # What was written before the rotation, after the read above.
-            while chunk := await _in_thread(part.read):
+            while chunk := await LOGS.run(part.read):
                 yield chunk
         _close(parts)
         parts[:] = newer
-
-
-async def _in_thread(call: Callable[..., T], *arguments: object) -> T:
-    return await asyncio.get_running_loop().run_in_executor(_threads, call, *arguments)
 
 
 def _close(parts: Iterable[_Part]) -> None:
