@@ -19,7 +19,6 @@ import time
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from rota.client import Client
 from rota.client.endpoint import NoDaemonError
@@ -30,13 +29,14 @@ from rota.wire.jobs import JobRequest
 from tests.support.daemon_process import DaemonProcess, temporary_daemon
 from tests.support.kill_scenario import N_GPUS, KillScenario
 from tests.support.small_disks import UNSHARE, fill
+from tests.support.wall_clock import DAY_S, HOUR_S, WallClock
 
 USERS = ("daemon", "games", "nobody")
 """Accounts that every machine has."""
 ROUNDS = 25
 DISK = "48m"
 LONGEST_FILL_S = 1.0
-JUMPS = ("+2h", "-1h", "+30d", "-30d", "+0")
+JUMPS_S = (2 * HOUR_S, -HOUR_S, 30 * DAY_S, -30 * DAY_S, 0)
 LONGEST_RUN_S = 600.0
 """Far above the run time of any job here, and below any jump."""
 MOUNTED = "ROTA_ATTACK_MOUNTED"
@@ -47,7 +47,7 @@ class AttackScenario(KillScenario):
 
     rounds = ROUNDS
 
-    def __init__(self, daemon: DaemonProcess, seed: int, *, wall: Path) -> None:
+    def __init__(self, daemon: DaemonProcess, seed: int, *, wall: WallClock) -> None:
         super().__init__(daemon, seed)
         self.deeds = {
             "kill daemon": self._kill_daemon,
@@ -102,7 +102,7 @@ class AttackScenario(KillScenario):
         path.unlink()
 
     def _set_clock(self) -> None:
-        self._wall.write_text(self.random.choice(JUMPS))
+        self._wall.shift(self.random.choice(JUMPS_S))
 
     def _attack_others(self) -> None:
         """Read and change a job of another user. A daemon that does not answer is no success."""
@@ -138,19 +138,12 @@ class AttackScenario(KillScenario):
 
 
 @contextmanager
-def attacked_daemon() -> Generator[tuple[DaemonProcess, Path]]:
-    """A daemon on a small disk, whose wall clock is that of a file. Not started yet."""
-    libraries = [*Path("/usr/lib").glob("*/faketime/libfaketime.so.1")]
+def attacked_daemon() -> Generator[tuple[DaemonProcess, WallClock]]:
+    """A daemon on a small disk, with a wall clock that can be set. Not started yet."""
     with temporary_daemon(gpus=f"{N_GPUS}x16GiB") as daemon:
-        wall = daemon.home / "wall"
-        wall.write_text("+0")
-        daemon.tell(
-            LD_PRELOAD=str(libraries[0]),
-            FAKETIME_TIMESTAMP_FILE=str(wall),
-            FAKETIME_NO_CACHE="1",
-            FAKETIME_DONT_FAKE_MONOTONIC="1",
-            ROTA_MAX_PRIORITY="1",  # The jobs of the scenario have priorities 0 and 1.
-        )
+        wall = WallClock(daemon.home)
+        # The jobs of the scenario have priorities 0 and 1.
+        daemon.tell(**wall.environment, ROTA_MAX_PRIORITY="1")
         mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=755", "tmpfs"]
         subprocess.run([*mount, str(daemon.state)], check=True)
         try:

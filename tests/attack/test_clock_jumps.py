@@ -2,53 +2,42 @@
 as the supervisor recorded them."""
 
 import json
-import shutil
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from tests.support.daemon_process import DaemonProcess, temporary_daemon, wait_until
+from tests.support.wall_clock import HOUR_S, WallClock, has_compiler
 
-LIBRARIES = [*Path("/usr/lib").glob("*/faketime/libfaketime.so.1")]
-needs_faketime = pytest.mark.skipif(
-    not (LIBRARIES and shutil.which("faketime")), reason="needs faketime"
-)
+needs_compiler = pytest.mark.skipif(not has_compiler(), reason="needs gcc")
 FOREVER = "say start; await never"
 
 
 @pytest.fixture
-def wall(tmp_path: Path) -> Path:
-    """How far the wall clock of the daemon is off, as faketime reads it."""
-    file = tmp_path / "wall"
-    file.write_text("+0")
-    return file
+def wall(tmp_path: Path) -> WallClock:
+    """The wall clock of the daemon."""
+    return WallClock(tmp_path)
 
 
 @pytest.fixture
-def daemon(wall: Path) -> Generator[DaemonProcess]:
-    settings = {
-        "LD_PRELOAD": str(LIBRARIES[0]),
-        "FAKETIME_TIMESTAMP_FILE": str(wall),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
-    with temporary_daemon(settings=settings) as daemon:
+def daemon(wall: WallClock) -> Generator[DaemonProcess]:
+    with temporary_daemon(settings=wall.environment) as daemon:
         daemon.up()
         yield daemon
 
 
-@needs_faketime
+@needs_compiler
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_clock_that_is_set_forward_ends_no_job(
-    daemon: DaemonProcess, wall: Path, is_restarted: bool
+    daemon: DaemonProcess, wall: WallClock, is_restarted: bool
 ) -> None:
     job = daemon.submit(FOREVER, time_limit="1h")
     daemon.says(job, "start")
     daemon.reaches(job, "running")
     if is_restarted:
         daemon.kill()
-    wall.write_text("+2h")
+    wall.shift(2 * HOUR_S)
     if is_restarted:
         daemon.up()
     # Another job: the daemon has decided after the jump.
@@ -60,16 +49,16 @@ def test_a_clock_that_is_set_forward_ends_no_job(
     assert daemon.ends(other).running_s < 600
 
 
-@needs_faketime
+@needs_compiler
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_clock_that_is_set_back_disables_no_limit(
-    daemon: DaemonProcess, wall: Path, is_restarted: bool
+    daemon: DaemonProcess, wall: WallClock, is_restarted: bool
 ) -> None:
     job = daemon.submit(FOREVER, time_limit="6s")
     daemon.says(job, "start")
     if is_restarted:
         daemon.kill()
-    wall.write_text("-1h")
+    wall.shift(-HOUR_S)
     if is_restarted:
         daemon.up()
     ended = daemon.ends(job)

@@ -9,15 +9,15 @@ import pytest
 
 from tests.support.seed_counts import IS_LONG, seeds
 from tests.support.small_disks import can_mount
+from tests.support.wall_clock import has_compiler
 from tests.tidy.tree import ROOT
 
-FAKETIME = [*Path("/usr/lib").glob("*/faketime/libfaketime.so.1")]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-needs_faketime = pytest.mark.skipif(not FAKETIME, reason="needs faketime")
+needs_compiler = pytest.mark.skipif(not has_compiler(), reason="needs gcc")
 
 
 @needs_root
-@needs_faketime
+@needs_compiler
 @pytest.mark.parametrize("seed", seeds(10))
 def test_random_attacks_do_no_harm(seed: int, tmp_path: Path) -> None:
     if not can_mount(tmp_path):
