@@ -35,7 +35,7 @@ def test_plan_of_a_job(daemon: DaemonProcess) -> None:
     text = daemon.rota("submit", *flags, "--", "true").stdout.splitlines()
     assert text[0] == "job      mine, 4 GPUs; accepted, not submitted"
     assert text[1].startswith("start    ~")
-    assert text[2] == "why      waits for 4 GPUs on 1 node: 1 running, 1 ahead in the queue"
+    assert text[2] == "reason   waits for 4 GPUs on 1 node: 1 running, 1 ahead in the queue"
     assert text[-1].startswith(f"ahead    1 job: {waiting} second (")
     assert 3 <= len(text) <= 8
 

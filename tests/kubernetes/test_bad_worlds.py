@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rota.errors import UnavailableError
 from tests.kubernetes.cluster import config_files
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.support.daemon_process import (
@@ -48,14 +49,17 @@ def test_job_succeeds_with_a_wrong_clock_of_the_daemon(
 
 
 def test_outdated_crd_is_reported(kube_daemon: KubernetesDaemonProcess) -> None:
-    """A running daemon reports it; a starting daemon waits and does not become the leader."""
+    """A running daemon reports it and takes no job; a starting daemon waits and does not become the
+    leader. A submit that is repeated afterwards is one job."""
     older: dict[str, Any] = yaml.safe_load(DEFINITION.read_text())
     [version] = older["spec"]["versions"]
     del version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["record"]
     kube_daemon.up()
     kube_daemon.kubectl("apply", "-f", "-", given=older)
     try:
-        job = kube_daemon.submit("say came", gpus="1")
+        request = kube_daemon.request("say came", gpus="1")
+        with pytest.raises(UnavailableError, match=OUTDATED):
+            kube_daemon.client.submit(request, key="repeated")
         wait_until(lambda: OUTDATED in kube_daemon.client.status().trouble, "the reason")
         assert kube_daemon.readiness() == 503
         assert OUTDATED in " ".join(kube_daemon.rota("status").stdout.split())
@@ -68,6 +72,7 @@ def test_outdated_crd_is_reported(kube_daemon: KubernetesDaemonProcess) -> None:
     finally:
         kube_daemon.kubectl("apply", "-f", str(DEFINITION))
     kube_daemon.ready()
+    job = kube_daemon.client.submit(request, key="repeated")
     assert kube_daemon.ends(job).state == "succeeded"
     assert [line.words for line in kube_daemon.heard(job)] == ["came"]
 

@@ -13,6 +13,7 @@ import structlog
 from rota.core.lifecycle.states import JobState, Purpose
 from rota.core.model.events import JobCancelled
 from rota.core.model.job import Job, JobId, Queued, Stopping
+from rota.core.model.units import format_bytes
 from rota.daemon.access.authorization import Caller
 from rota.daemon.jobs.submission import SubmissionService, SubmitOptions
 from rota.daemon.jobs.views import WaitReasons
@@ -240,7 +241,7 @@ class PodController:
             )
             caller = Caller(pod_request.user or self._client.namespace)
             await self._submissions.submit_from_object(
-                caller, _request(meta["name"], pod_request), options=options
+                caller, job_request(meta["name"], pod_request), options=options
             )
         except (NotYetError, WriteRejectedError) as error:
             self._jobs.pop(meta["uid"], None)
@@ -289,14 +290,14 @@ def _is_cancelled(job: Job) -> bool:
     return isinstance(job.phase, Stopping) and job.phase.purpose is Purpose.CANCEL
 
 
-def _request(name: str, pod_request: ExternalPodRequest) -> JobRequest:
+def job_request(name: str, pod_request: ExternalPodRequest) -> JobRequest:
     return JobRequest(
         command=pod_request.command,
         name=name[:MAX_NAME_CHARS],
         gpus=str(pod_request.gpus),
         gpus_per_worker=pod_request.gpus,
         cpus=pod_request.cpus,
-        memory=str(pod_request.memory_bytes) if pod_request.memory_bytes else "",
+        memory=format_bytes(pod_request.memory_bytes) if pod_request.memory_bytes else "",
         priority=pod_request.priority,
         node_labels=pod_request.node_labels,
     )

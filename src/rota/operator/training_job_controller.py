@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 import structlog
 
 from rota.core.explain.feasibility import checker_of
-from rota.core.model.events import JobCancelled, JobEvent, JobResized
+from rota.core.model.events import JobCancelled, JobEvent, JobHeld, JobReleased, JobResized
 from rota.core.model.job import JobId
 from rota.daemon.access.authorization import Caller
+from rota.daemon.errors import LimitError
 from rota.daemon.jobs.admission import Defaults, edit_event, with_defaults
 from rota.daemon.jobs.job_service import checked_units
 from rota.daemon.jobs.submission import SubmissionService, SubmitOptions
@@ -231,7 +232,7 @@ class TrainingJobController:
             options = SubmitOptions(on_job_id=claim)
             caller = Caller(user_of(meta, default=self._context.namespace))
             job_id = await self._submissions.submit_from_object(caller, request, options=options)
-        except NotStoredYetError as error:
+        except (NotStoredYetError, LimitError) as error:
             self._jobs.pop(meta["uid"], None)
             await self._postpone(found, str(error))
             return
@@ -280,10 +281,7 @@ class TrainingJobController:
     # -- edit -----------------------------------------------------------------------------------
 
     async def _edit(self, job_id: JobId, found: Object) -> None:
-        job, submission = (
-            self._controller.job(job_id),
-            self._store.submission(job_id),
-        )
+        job, submission = self._controller.job(job_id), self._store.submission(job_id)
         if job is None or submission is None:
             return
         refusals: list[tuple[str, str]] = []
@@ -300,8 +298,9 @@ class TrainingJobController:
                 refusals.append(
                     ("Immutable", f"{what}; delete the TrainingJob and create it again")
                 )
-            if event := hold_event(edits, job, actor=ACTOR):
-                await self._apply(event)
+            hold = hold_event(edits, job, actor=ACTOR)
+            if isinstance(hold, JobHeld):
+                await self._apply(hold)
             if edits.edit is not None:
                 if edits.edit.priority is not None:
                     # Only the cluster knows who wrote the object, so no edit is an administrator's.
@@ -310,6 +309,9 @@ class TrainingJobController:
                     )
                 nodes = checker_of(self._controller.nodes.values())
                 await self._apply(edit_event(job, edits.edit, actor=ACTOR, feasibility=nodes))
+            # Some fields change only while the job is held or queued.
+            if isinstance(hold, JobReleased):
+                await self._apply(hold)
             if edits.size is not None:
                 units = checked_units(job, edits.size)
                 await self._apply(JobResized(job_id, units, ACTOR))

@@ -120,6 +120,8 @@ def test_edit_does_not_exceed_the_limit_of_priorities(
     assert daemon.admin.patch(f"/v1/jobs/{mine}", json={"priority": 50}).status_code == 200
     lowered = anna.patch(f"/v1/jobs/{mine}", json={"priority": 40})
     assert (lowered.status_code, lowered.json()[0]["priority"]) == (200, 40)
+    copy = anna.post(f"/v1/jobs/{mine}/resubmit").json()["ids"][0]
+    assert anna.get(f"/v1/jobs/{copy}").json()["job"]["priority"] == 0
 
 
 def held(anna: httpx2.Client, **more: object) -> str:

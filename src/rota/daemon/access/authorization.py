@@ -193,6 +193,11 @@ class PriorityLimits:
 DEFAULT_PRIORITY_LIMITS = PriorityLimits()
 
 
+def priority_limit(caller: Caller, limits: PriorityLimits) -> int:
+    """The highest priority that the caller may give to a job."""
+    return limits.of_admins if caller.is_admin else limits.of_users
+
+
 def require_priority(
     caller: Caller, priority: int, *, limits: PriorityLimits, current: int | None = None
 ) -> None:

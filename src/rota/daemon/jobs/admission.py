@@ -151,7 +151,8 @@ def edit_event(
     values: dict[str, Any] = {_spec_name(name): getattr(spec, _spec_name(name)) for name in given}
     if "name" in given:  # A job of an array keeps its index.
         values["name"] = "".join((spec.name, *job.spec.name.partition("[")[1:]))
-    if not job.is_active:
+    needs_other_nodes = any(EDIT_FIELDS[name].info.editable == WHILE_QUEUED for name in given)
+    if needs_other_nodes and not job.is_active:
         _require_feasible(replace(job.spec, **values), feasibility, is_per_gpu=True)
     return JobEdited(job.id, actor, **values)
 

@@ -16,6 +16,7 @@ from rota.core.model.job import Ended, Job, JobId
 from rota.core.model.node import DEFAULT_TOLERATIONS
 from rota.daemon.access.authorization import (
     Caller,
+    priority_limit,
     require_person,
     require_priority,
     require_submitter,
@@ -148,7 +149,9 @@ class SubmissionService:
         require_submitter(caller, job)
         saved = self._directory.program(job.id)
         array = "" if saved.array_index is None else f"{saved.array_index}-{saved.array_index}"
-        request = replace(with_edits(saved.request, job.spec), array=array)
+        # An administrator may have given the job a higher priority than its user may give.
+        priority = min(job.spec.priority, priority_limit(caller, self._priority_limits))
+        request = replace(with_edits(saved.request, job.spec), array=array, priority=priority)
         defaults = self._defaults(job.spec.project)
         return without_defaults(request, user=caller.user, defaults=defaults)
 

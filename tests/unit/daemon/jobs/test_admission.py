@@ -413,6 +413,14 @@ def test_a_running_job_refuses_an_edit_of_its_resources():
     assert edited(lab.job("a"), retries=1).retries == 1
 
 
+def test_a_job_that_no_node_can_run_now_is_edited():
+    job, gone = queued_job(), FeasibilityChecker([])
+    edit = edit_event(job, JobEdit(priority=-5), actor="ada", feasibility=gone)
+    assert edit.priority == -5
+    with pytest.raises(RefusedError, match="can never run"):
+        edit_event(job, JobEdit(memory="1GiB"), actor="ada", feasibility=gone)
+
+
 def test_an_edited_request_has_the_new_values():
     fields = {"name": "bert", "time_limit": "120m", "gpu_types": ["gpu"]}
     request = JobRequest(["train"], **fields)
