@@ -92,15 +92,19 @@ class ThreadPool:
                 return
             self._n_threads += 1
         try:
-            threading.Thread(target=self._run_calls, args=(call,), daemon=True).start()
+            own: SimpleQueue[Call] = SimpleQueue()
+            # Arguments of a thread live as long as the thread, and a call holds large values.
+            own.put(call)
+            threading.Thread(target=self._run_calls, args=(own,), daemon=True).start()
         except RuntimeError:
             with self._lock:
                 self._n_threads -= 1
             raise OSError(errno.EAGAIN, "the machine cannot start another thread") from None
 
-    def _run_calls(self, call: Call | None) -> None:
-        """Run a call, then others as they come, unless enough threads wait for one."""
-        own: SimpleQueue[Call] = SimpleQueue()
+    def _run_calls(self, own: SimpleQueue[Call]) -> None:
+        """Run the call in the queue, then others as they come, unless enough threads wait for
+        one."""
+        call: Call | None = own.get()
         while call is not None:
             deliver = call()
             del call  # It holds the arguments.
@@ -108,6 +112,7 @@ class ThreadPool:
             # The thread is known as idle before the caller has the result, so that the caller's
             # next call finds it.
             deliver()
+            del deliver  # It holds the result.
             if is_idle:
                 call = own.get()
 

@@ -174,13 +174,14 @@ async def prune_once(daemon: Daemon, engine: PrunableEngine, *, settings: Settin
     files of a job are deleted before its rows: after a crash in between, the rows still name the
     job, and the next run deletes them. A step that fails does not stop the others, but the rows
     stay if files could not be deleted."""
+    controller = daemon.controller
+    now, live = time.time(), frozenset(controller.jobs).union(controller.unreadable_jobs)
     with _pruning_step("shipped code"):
-        await daemon.launcher.prune_snapshots(keep_workdir_s=settings.keep_workdir_s)
-    now, live = time.time(), frozenset(daemon.controller.jobs)
+        await daemon.launcher.prune_snapshots(live, keep_workdir_s=settings.keep_workdir_s)
     with _pruning_step("files and rows of jobs"):
         gone = await CLEAN_UP.run(engine.forget_before, now - settings.keep_logs_s, keep=live)
         await daemon.launcher.remove_checkpoints(gone)
-        keep = live.union(daemon.controller.dependencies)
+        keep = live.union(controller.dependencies)
         keep_jobs_s = daemon.retention.limits.jobs_s
         await CLEAN_UP.run(engine.forget_before, now - keep_jobs_s, keep=keep)
         await daemon.retention.prune()

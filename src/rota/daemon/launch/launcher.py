@@ -115,10 +115,10 @@ class Launcher:
             "ROTA_BEGAN": f"{self._site.wall_clock():.3f}",
         }
 
-    async def prune_snapshots(self, *, keep_workdir_s: float) -> None:
-        """Delete shipped code that no live job needs, and the copies of jobs that ended longer ago
-        than this."""
-        await CLEAN_UP.run(self._prune, frozenset(self._reader.jobs), keep_workdir_s)
+    async def prune_snapshots(self, live: Collection[JobId], *, keep_workdir_s: float) -> None:
+        """Delete shipped code that no job of `live` needs, and the copies of jobs that ended longer
+        ago than this."""
+        await CLEAN_UP.run(self._prune, live, keep_workdir_s)
 
     def _prune(self, job_ids: Collection[JobId], keep_workdir_s: float) -> None:
         needed: set[tuple[SnapshotOwner, str]] = set()

@@ -125,7 +125,9 @@ class Controller:
         parts = self._parts
         written = await STORE.run(recovery.read_state, parts.store, parts.start_records)
         seen = await DEVICES.run(parts.engine.inventory)
-        self.unreadable_jobs = written.saved.unreadable
+        adopted = {each.job.id for each in written.lost.jobs}
+        unreadable = written.saved.unreadable.items()
+        self.unreadable_jobs = {key: why for key, why in unreadable if key not in adopted}
         for job_id, reason in self.unreadable_jobs.items():
             log.error("stored job unreadable, ignored", job=job_id, error=reason)
         self._health.mark_healthy()
@@ -133,12 +135,17 @@ class Controller:
         self.usage = UsageAccounting(written.usage, written.jobs)
         self._epoch += 1
         self.recovery_warnings += written.lost.warnings
-        restored = written.restore(self.kernel, seen=seen, now=parts.clock())
-        self._record(restored, Batch(submissions=written.lost.submissions))
-        for node_id in {node.id for node in written.saved.nodes} - {node.id for node in seen}:
-            self.apply_event(NodeLost(node_id))
-        self._apply_seen_nodes(seen)
-        self._hold_refused()
+        self._is_recovering = True
+        try:
+            restored = written.restore(self.kernel, seen=seen, now=parts.clock())
+            self._record(restored, Batch(submissions=written.lost.submissions))
+            for node_id in {node.id for node in written.saved.nodes} - {node.id for node in seen}:
+                self.apply_event(NodeLost(node_id))
+            self._apply_seen_nodes(seen)
+            self._hold_refused()
+        finally:
+            self._is_recovering = False
+        self._scheduling_loop.wake()
         await parts.engine.adopt()
 
     def _hold_refused(self) -> None:
@@ -300,7 +307,13 @@ class Controller:
         return written
 
     def _short_round(self) -> Effects | None:
-        """The effects of a short round. A bug in a round must not keep an event from the disk."""
+        """The effects of a short round. A bug in a round must not keep an event from the disk.
+
+        While the daemon recovers, rounds wait: a plan would use nodes that are gone, and start jobs
+        that are about to be held.
+        """
+        if self._is_recovering:
+            return None
         try:
             plan = self._scheduling_loop.short_round()
             return None if plan is None else self._adopt(plan)

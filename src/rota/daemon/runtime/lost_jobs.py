@@ -18,6 +18,7 @@ from rota.core.kernel.job_table import AdoptedJob
 from rota.core.lifecycle.states import Purpose
 from rota.core.model.job import ActivePhase, Job, JobId, Stopping
 from rota.engines.interface import FoundStart, JobRecord
+from rota.errors import StoreError, StoreErrorKind
 from rota.store.codec import CodecError, decode, encode
 from rota.store.interface import Store
 from rota.store.records import SavedState, Submission
@@ -59,12 +60,15 @@ def record_of(job: Job, submission: Submission) -> JobRecord:
 
 def find_lost(saved: SavedState, store: Store, *, records: StartRecords) -> LostJobs:
     """Compare the starts that the engine recorded with the store. Blocks."""
-    newest = store.jobs(limit=1).jobs
+    # An unreadable job is not in the pages of the store.
+    known = [*saved.unreadable, *(job.id for job in store.jobs(limit=1).jobs)]
     stored = {job.id: job for job in saved.jobs}
     comparison = _Comparison(stored, store)
     isolation = ErrorIsolation("record of a start ignored")
-    for found in records.recorded_starts(after=newest[0].id if newest else None):
-        if found.job_id not in saved.unreadable:
+    for found in records.recorded_starts(after=max(known, default=None)):
+        if found.job_id in saved.unreadable:
+            comparison.add_unreadable(found, reason=saved.unreadable[found.job_id])
+        else:
             with isolation.of(job=found.job_id):
                 comparison.add(found)
     for each in comparison.warnings:
@@ -86,7 +90,7 @@ class _Comparison:
         if known is not None and known.attempt >= found.attempt:
             return
         recorded = _decoded(found)
-        if known is None and self._store.job(found.job_id) is not None:
+        if known is None and self._is_stored(found.job_id):
             if found.is_running:
                 self.warnings.append(f"job {found.job_id} is over, but still runs: it is stopped")
         elif recorded is not None:
@@ -100,6 +104,31 @@ class _Comparison:
                 f"the store does not know job {found.job_id}, and there is no usable record of it:"
                 " its workers are stopped"
             )
+
+    def add_unreadable(self, found: FoundStart, *, reason: str) -> None:
+        """Adopt a running job whose row cannot be read. Without a usable record, nothing knows its
+        GPUs, and other jobs could get them: no job starts while it runs."""
+        if not found.is_running:
+            return
+        recorded = _decoded(found)
+        if recorded is None:
+            raise StoreError(
+                StoreErrorKind.DAMAGED,
+                f"job {found.job_id} runs, and the store cannot read it: {reason}",
+                "restore a backup, use the rota that wrote the job, or wait until it ends",
+            )
+        job, submission = recorded
+        self.warnings.append(f"the store cannot read the running job {job.id}: adopted")
+        self.adopted.append(AdoptedJob(job, None))
+        self.submissions.append(submission)
+
+    def _is_stored(self, job_id: JobId) -> bool:
+        try:
+            return self._store.job(job_id) is not None
+        except StoreError as error:
+            if error.kind is StoreErrorKind.DAMAGED:
+                return True
+            raise
 
 
 def _decoded(found: FoundStart) -> tuple[Job, Submission] | None:

@@ -52,8 +52,8 @@ def kill_orphans(spec: WorkerSpec, *, limit_s: float = LIMIT_S) -> OrphanClean:
             cgroups.kill(folders)
             kill_tree.kill_all(members)
             n_empty = 0
-            if time.monotonic() >= until_s:
-                return OrphanClean(len(seen), n_left=len(members()))
+            if time.monotonic() >= until_s and (left := members()):
+                return OrphanClean(len(seen), n_left=len(left))
         else:
             n_empty += 1
         time.sleep(wait_s)

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from rota.api.listeners import TcpListener
+from rota.core.lifecycle.states import JobState
 from rota.core.model.commands import Command, StartWorkers, StopWorkers
 from rota.core.model.events import JobSubmitted, NodeSeen, WorkersExited
 from rota.core.model.job import Ended, JobId
@@ -17,9 +19,10 @@ from rota.daemon.access.authorization import Caller
 from rota.daemon.cluster_service import ClusterService, DaemonAddress, DaemonSetup
 from rota.daemon.runtime.controller import Controller, ControllerDependencies
 from rota.engines.interface import EventSink, Program
-from rota.errors import UserError, WriteRejectedError
+from rota.errors import StoreError, StoreErrorKind, UserError, WriteRejectedError
 from rota.policies.registry import parse
 from rota.server.backend import NoGpuInfo
+from rota.store.interface import Batch
 from rota.store.kubernetes.store import KubernetesStore
 from rota.store.memory import MemoryStore
 from rota.store.records import Submission
@@ -118,6 +121,39 @@ def test_a_job_whose_fence_is_rejected_never_starts_and_ends_with_the_reason() -
         assert (engine.started, list(controller.jobs), controller.trouble) == ([B], [B], "")
         await controller.close()
         await asyncio.to_thread(store.close)
+
+    asyncio.run(scenario())
+
+
+class RefusesStarts(MemoryStore):
+    """Refuses to write any start."""
+
+    def write(self, batch: Batch) -> Future[None]:
+        if any(each.after is JobState.STARTING for each in batch.effects.transitions):
+            raise StoreError(StoreErrorKind.REFUSED, "not this one")
+        return super().write(batch)
+
+
+def test_a_job_whose_start_the_store_refuses_is_held_by_one_recovery() -> None:
+    async def scenario() -> None:
+        store, made = RefusesStarts(), cast(Any, Engine())
+        controller = Controller(
+            ControllerDependencies(store, made, lambda: 100.0, QUICK), parse("fifo")
+        )
+
+        async def program(_: JobId) -> Program:
+            return Program(("p",))
+
+        await controller.start(program, listeners=())
+        await asyncio.sleep(0)  # The loop of rounds waits: from now on, short rounds may run.
+        await controller.durable(
+            controller.apply_events([JobSubmitted(A, job(A))], [submission(A)], actor="ada")
+        )
+        async with asyncio.timeout(PATIENCE_S):
+            while (found := store.job(A)) is None or found.state is not JobState.HELD:
+                await controller.changed()
+        assert (made.started, controller.trouble) == ([], "")
+        await controller.close()
 
     asyncio.run(scenario())
 

@@ -12,9 +12,10 @@ from rota.core.model.events import WorkersExited
 from rota.core.model.job import Job, JobId, Stopping
 from rota.daemon.runtime.lost_jobs import LostJobs, find_lost, record_of
 from rota.engines.interface import FoundStart, JobRecord
+from rota.errors import StoreError
 from rota.store.interface import Batch
 from rota.store.memory import MemoryStore
-from rota.store.records import Submission
+from rota.store.records import SavedState, Submission
 from tests.support.builders import Lab, cluster, job
 
 A = JobId("a")
@@ -152,3 +153,22 @@ def test_an_adopted_start_ends_the_start_that_the_store_knows(lab: Lab) -> None:
     lab.store.write(Batch(effects)).result()
     attempts = lab.store.attempts(A)
     assert [(each.number, each.ended_s) for each in attempts] == [(1, 5.0), (2, None)]
+
+
+def unreadable(store: MemoryStore) -> SavedState:
+    return replace(store.load(), jobs=(), unreadable={A: "damaged"})
+
+
+def test_a_running_job_whose_row_cannot_be_read_is_adopted(lab: Lab) -> None:
+    records = Records(start_of(lab.job("a")))
+    found = find_lost(unreadable(lab.store), lab.store, records=records)
+    assert [each.job.id for each in found.jobs] == [A]
+    assert "cannot read the running job a" in found.warnings[0]
+
+
+def test_without_a_record_no_job_starts_beside_a_running_job_that_cannot_be_read(lab: Lab) -> None:
+    start = replace(start_of(lab.job("a")), record=None)
+    with pytest.raises(StoreError, match="job a runs, and the store cannot read it: damaged"):
+        find_lost(unreadable(lab.store), lab.store, records=Records(start))
+    over = replace(start, is_running=False)
+    assert find_lost(unreadable(lab.store), lab.store, records=Records(over)) == LostJobs()
