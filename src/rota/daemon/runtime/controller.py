@@ -99,6 +99,7 @@ class Controller:
         """The jobs of batches that the store refused to write, with the reason."""
         self._reported: list[Event] = []
         """Events of the engine that are applied together, before any other event."""
+        self._is_recovering = False
         self._loop = asyncio.get_running_loop()
 
     # -- start and stop ---------------------------------------------------------------------------

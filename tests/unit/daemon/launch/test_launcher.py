@@ -143,8 +143,9 @@ def test_an_unreadable_request_of_one_job_does_not_end_the_pruning() -> None:
     )
     site: Any = SimpleNamespace(snapshots=snapshots)
     reader: Any = SimpleNamespace(jobs=programs)
+    live = {JobId("a"), JobId("b")}
     store: Any = SimpleNamespace(submission=programs.get)
-    asyncio.run(Launcher(reader, store, site=site).prune_snapshots({*programs}, keep_workdir_s=1.0))
+    asyncio.run(Launcher(reader, store, site=site).prune_snapshots(live, keep_workdir_s=1.0))
     assert pruned == [({(2, "x")}, {1}), {"a", "b"}]
 
 
