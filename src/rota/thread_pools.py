@@ -139,6 +139,8 @@ _POOLS: list[ThreadPool] = []
 DECISIONS = ThreadPool("scheduling decisions", 2)
 FORECASTS = ThreadPool("forecasts", 2)
 STORE = ThreadPool("the store", 8)
+EVENT_STREAMS = ThreadPool("event streams", 2)
+"""Few: after each change each stream reads the store, and other requests must not wait for that."""
 DEVICES = ThreadPool("the GPU driver", 2)
 JOB_FILES = ThreadPool("files of jobs", 64)
 """The starts of one user are limited to a part of these threads."""

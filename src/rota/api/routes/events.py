@@ -15,7 +15,7 @@ from rota.api.router import LazyRouter
 from rota.api.streams import event_stream, server_sent_event, stream_position
 from rota.core.model.job import JobId
 from rota.daemon.access.authorization import Caller, job_scope
-from rota.thread_pools import STORE
+from rota.thread_pools import EVENT_STREAMS, STORE
 from rota.wire.jobs import StoryEntry
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ async def _events(
         # Subscribe before the read: a change between read and wait would be missed.
         change = asyncio.ensure_future(services.directory.changed())
         try:
-            is_over, entries = await STORE.run(_read, services, caller, job_id=job_id, after=after)
+            is_over, entries = await EVENT_STREAMS.run(
+                _read, services, caller, job_id=job_id, after=after
+            )
             for entry in entries:
                 after = entry.number
                 yield server_sent_event("state", entry, number=entry.number)
