@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from pathlib import PurePosixPath
 
 from rota.core.model.job import Ended, JobId
@@ -24,6 +26,10 @@ from rota.thread_pools import TRANSFERS
 PIECE_BYTES = 256 * 1024
 MAX_ERROR_BYTES = 4096
 MAX_PATH_BYTES = 4096
+SILENCE_S = 60.0
+"""`tar` that reads nothing for so long waits for a file system that does not answer."""
+STOP_S = 5.0
+POLL_S = 0.01
 
 
 class JobFiles:
@@ -44,12 +50,13 @@ class JobFiles:
         folder = PurePosixPath(kept.workdir or "/") / target.parent
         archive = _Archive(str(folder), target.name or ".", account=kept.account)
         try:
+            await archive.open()
             # A small archive is read whole, so that an error of `tar` becomes an error response.
-            first = await TRANSFERS.run(archive.read)
+            first = await archive.read()
             if len(first) < PIECE_BYTES:
-                await TRANSFERS.run(archive.read)
+                await archive.read()
         except BaseException:
-            archive.stop()
+            await archive.stop()
             raise
         return _pieces(archive, first)
 
@@ -65,10 +72,13 @@ class JobFiles:
 
 
 class _Archive:
-    """A `tar` that writes an archive to a pipe. All methods but `stop` block."""
+    """A `tar` that writes an archive to a pipe. No thread waits for it: a file system of the user
+    may never answer."""
 
     def __init__(self, folder: str, name: str, *, account: UnixAccount) -> None:
         is_own = account.uid is None
+        self._stream = asyncio.StreamReader(limit=PIECE_BYTES)
+        self._pipe: asyncio.ReadTransport | None = None
         self._errors, errors = os.pipe()
         # Of very many errors, only the first matter: `tar` must not wait for a reader.
         os.set_blocking(errors, False)
@@ -91,31 +101,57 @@ class _Archive:
         finally:
             os.close(errors)
 
-    def read(self) -> bytes:
+    async def open(self) -> None:
+        """Connect the pipe to the event loop."""
+        self._pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self._stream), self._process.stdout
+        )
+
+    async def read(self) -> bytes:
         """The next part; empty at the end. Raises if `tar` failed."""
-        assert self._process.stdout is not None
-        piece = self._process.stdout.read(PIECE_BYTES)
-        if not piece and self._process.wait():
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                piece = await _up_to(PIECE_BYTES, self._stream)
+                code = 0 if piece else await self._exit_code()
+        except TimeoutError:
+            what = f"tar read nothing for {SILENCE_S:g} s"
+            raise UserError(what, "check the file system of the path") from None
+        if code:
             lines = os.read(self._errors, MAX_ERROR_BYTES).decode(errors="replace").splitlines()
-            why = lines[0] if lines else f"tar ended with exit code {self._process.returncode}"
+            why = lines[0] if lines else f"tar ended with exit code {code}"
             raise UserError(shown(why, MAX_SHOWN_PATH_CHARS), "check the path")
         return piece
 
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+    async def stop(self) -> None:
+        """End `tar`. One that waits for a file system cannot be killed; it ends with that."""
         os.close(self._errors)
+        if self._pipe is not None:
+            self._pipe.close()
+        self._process.kill()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                await self._exit_code()
+
+    async def _exit_code(self) -> int:
+        while (code := self._process.poll()) is None:  # noqa: ASYNC110 - nothing tells of its end
+            await asyncio.sleep(POLL_S)
+        return code
+
+
+async def _up_to(n_bytes: int, stream: asyncio.StreamReader) -> bytes:
+    try:
+        return await stream.readexactly(n_bytes)
+    except asyncio.IncompleteReadError as end:
+        return end.partial
 
 
 async def _pieces(archive: _Archive, first: bytes) -> AsyncGenerator[bytes]:
     try:
         yield first
-        while piece := await TRANSFERS.run(archive.read):
+        while piece := await archive.read():
             yield piece
     finally:
-        archive.stop()
+        await archive.stop()
 
 
 def _checked(path: str) -> PurePosixPath:
