@@ -11,7 +11,6 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("wall_clock.c")
 HOUR_S = 3600
-DAY_S = 24 * HOUR_S
 
 
 def has_compiler() -> bool:
