@@ -11,7 +11,7 @@ order of the projects.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -70,24 +70,6 @@ def fair_shares(n_gpus: float, claims: Iterable[Claim]) -> dict[str, float]:
             left -= _grant_by_weight(left, level)
     shares = {part.claim.name: float(part.granted) for part in parts}
     return {claim.name: shares[claim.name] for claim in ordered}
-
-
-def decayed_weights(
-    weights: Mapping[str, float], usage: Mapping[str, float], *, factor: float
-) -> dict[str, float]:
-    """The weights, lowered for projects that used more than their part.
-
-    Weights and usage are taken as parts of their sums; a weight becomes
-    max(0, weight + factor * (weight - usage)). If no usage is recorded, the weights stay.
-    """
-    total_weight, total_usage = sum(weights.values()), sum(usage.values())
-    if not total_weight or not total_usage:
-        return dict(weights)
-    parts = {name: weight / total_weight for name, weight in weights.items()}
-    return {
-        name: max(0.0, part + factor * (part - usage.get(name, 0.0) / total_usage))
-        for name, part in parts.items()
-    }
 
 
 def _parts(claims: Sequence[Claim]) -> list[_Part]:

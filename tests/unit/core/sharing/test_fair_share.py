@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from rota.core.sharing.fair_share import Claim, decayed_weights, fair_shares
+from rota.core.sharing.fair_share import Claim, fair_shares
 
 HUNGRY = 1000.0
 
@@ -78,14 +78,6 @@ def test_higher_priority_is_satisfied_first_beyond_the_quotas() -> None:
 
 def test_parts_of_gpus_are_given_as_wanted() -> None:
     assert divided(2, Claim("a", 0.5, 1), Claim("b", HUNGRY, 1)) == "0.5/1.5"
-
-
-def test_usage_lowers_the_weight() -> None:
-    weights = {"a": 1.0, "b": 1.0}
-    assert decayed_weights(weights, {}, factor=1.0) == weights
-    lowered = decayed_weights(weights, {"a": 30.0, "b": 10.0}, factor=1.0)
-    assert lowered == {"a": 0.25, "b": 0.75}
-    assert decayed_weights(weights, {"a": 1.0}, factor=2.0) == {"a": 0.0, "b": 1.5}
 
 
 @pytest.mark.parametrize("seed", range(300))
